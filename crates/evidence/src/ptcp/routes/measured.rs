@@ -48,7 +48,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
     let method = format!(
         "The kernel's TCP, without others' flows; connections begin {} ms after one another. Measured for {measure_s} s from \
          {settle_s} s after the last has begun; {seeds} run(s). Each host has a device for each route, and its kernel chooses \
-         one by a hash of addresses and ports; acknowledgements take one by a hash of their own. Loss: packets dropped over packets \
+         one by a hash of addresses and ports; acknowledgements come back over any of them. Loss: packets dropped over packets \
          sent at all routes.",
         START_GAP.as_millis(),
     );
@@ -67,8 +67,8 @@ fn measure(job: &Job<'_>, times: Times, halt: Halt<'_>) -> Result<Outcome<Cell>,
     let labs: Vec<&Lab> = [&first].into_iter().chain(&others).collect();
     for end in [Side::Left, Side::Right] {
         first.set_tcp(end, &TcpSettings { sack: Some(setting.condition.sack), ..TcpSettings::default() })?;
-        hash(&labs, end)?;
     }
+    hash(&labs)?;
     let flows = first.flows(kernel, vec![contender.flows(count, &setting.condition)], seed)?;
     let settle = START_GAP * count as u32 + Duration::from_secs_f64(times.settle_s);
     halt.sleep(settle)?;
@@ -90,31 +90,44 @@ fn measure(job: &Job<'_>, times: Times, halt: Halt<'_>) -> Result<Outcome<Cell>,
     Ok(Outcome { of: cell, is_late: labs.iter().any(|lab| lab.cpu_limited()) })
 }
 
-/// Have the host at this end choose a route for each connection by a hash.
-fn hash(labs: &[&Lab], end: Side) -> Result<(), ExperimentError> {
+/// Have the left host choose a route for each connection by a hash, and the right one answer over these devices.
+fn hash(labs: &[&Lab]) -> Result<(), ExperimentError> {
     let first = labs[0];
-    first.set_sysctl(end, "net.ipv4.fib_multipath_hash_policy", BY_PORTS)?;
-    for device in ["all"].into_iter().chain(labs.iter().map(|lab| lab.device(end))) {
-        // What comes from the other host may come over any of them.
-        first.set_sysctl(end, &format!("net.ipv4.conf.{device}.rp_filter"), "0")?;
+    for end in [Side::Left, Side::Right] {
+        first.set_sysctl(end, "net.ipv4.fib_multipath_hash_policy", BY_PORTS)?;
+        for device in ["all"].into_iter().chain(labs.iter().map(|lab| lab.device(end))) {
+            // What comes from the other host may come over any of them.
+            first.set_sysctl(end, &format!("net.ipv4.conf.{device}.rp_filter"), "0")?;
+        }
     }
-    let (to, from) = (first.address(end.other()), first.address(end));
-    let mut ip = first.command(end, "ip");
-    ip.args(["route", "add", &format!("{to}/32"), "src", &from.to_string()]);
-    for lab in labs {
-        ip.args(["nexthop", "dev", lab.device(end)]);
+    let to = format!("{}/32", first.address(Side::Right));
+    ip(first, Side::Left, &["address", "add", OF_NO_DEVICE, "dev", "lo"], &[])?;
+    ip(first, Side::Left, &["route", "add", &to, "src", OF_NO_DEVICE], labs)?;
+    ip(first, Side::Right, &["route", "add", OF_NO_DEVICE], labs)
+}
+
+/// Run `ip` at one end, with a next hop over the device of each of these.
+fn ip(lab: &Lab, end: Side, args: &[&str], hops: &[&Lab]) -> Result<(), ExperimentError> {
+    let mut ip = lab.command(end, "ip");
+    ip.args(args);
+    for hop in hops {
+        ip.args(["nexthop", "dev", hop.device(end)]);
     }
     let failed = |reason: String| ExperimentError::Program { program: "ip".into(), reason };
     let output = ip.stdin(Stdio::null()).output().map_err(|error| failed(error.to_string()))?;
     match output.status.success() {
         true => Ok(()),
         false => Err(failed(format!(
-            "a route over several devices does not work here: {}",
+            "ip {} does not work here: {}",
+            args.join(" "),
             String::from_utf8_lossy(&output.stderr).trim()
         ))),
     }
 }
 
+/// The left host's address on these connections. Linux from 6.16 on prefers the device that has a connection's address to what
+/// the hash says, so none of them has it.
+const OF_NO_DEVICE: &str = "10.74.0.1";
 /// By protocol, addresses and ports, as the kernel's documentation has it.
 const BY_PORTS: &str = "1";
 /// Of up to four paths of 10 Mb/s each: 7000 packets a second altogether, which two processors carry with ease.

@@ -77,15 +77,20 @@ pub(super) fn of_routes(condition: &Condition, rows: &[Row]) -> Vec<Statement> {
             false => ONE_ROUTE.judge(single.iter().all(on_one), by_routes(&single)),
         },
         least_ratio(&MORE_USED, &many, share, MORE),
-        least_ratio(&MORE_ROUTES, &over_one, got, MORE).otherwise(if condition.window.is_some() {
-            NO_ROOM
-        } else {
-            FEW
-        }),
+        why(condition, least_ratio(&MORE_ROUTES, &over_one, got, MORE)),
         least(&REACHED, tcps(), reached, 0.8),
         least_even(&LESS_EVEN, &uneven, jain),
         least_ratio(&DEFAULT, &beside, share, 1.0 - (MORE - 1.0)),
     ]
+}
+
+/// Why further routes give no more, where that is known.
+fn why(condition: &Condition, statement: Statement) -> Statement {
+    match condition {
+        Condition { window: Some(_), .. } => statement.otherwise(NO_ROOM),
+        Condition { sack: false, .. } => statement.otherwise(FEW),
+        _ => statement,
+    }
 }
 
 /// What a single connection gets of all routes.
@@ -216,7 +221,6 @@ const MORE: f64 = 1.1;
 /// As many connections as the paper finds best.
 const MANY: u64 = 10;
 const TOO_FEW: &str = "this run has too few numbers of connections, routes or variants";
-/// Without windows.
 const FEW: &str = "without SACK a connection repairs one segment a round trip, and a few that the hash puts alone on their routes \
                    repair what their first slow starts lost; several on one route lose less";
 const NO_ROOM: &str = "where windows hold a connection to a tenth of a route, nine of them leave room on a single one, and further \
