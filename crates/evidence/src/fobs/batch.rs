@@ -1,10 +1,8 @@
 //! Section 3.1.1: how many packets between two looks for an acknowledgement.
 
-use super::host::Batch;
+use super::host::{BATCH, Batch};
 use super::plan::{Plan, Sweep};
-use super::run::{
-    BATCH, CARD_MBIT, Fobs, LONG, OBJECT_BYTES, Runs, SHORT, desktop_path, failures, method, percent,
-};
+use super::run::{CARD_MBIT, Fobs, LONG, OBJECT_BYTES, Runs, SHORT, desktop_path, failures, method, percent};
 use super::simulated::Hosts;
 use crate::ExperimentError;
 use crate::experiment::{Backend, Experiment};

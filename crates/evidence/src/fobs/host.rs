@@ -3,7 +3,6 @@
 //! The simulator's own hosts act in no time at all. Where a paper's figures come from its hosts (FOBS §3.2: what
 //! arrives while an acknowledgement is made gets lost), an endpoint is put into a [`Host`].
 
-use super::run::BATCH;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire::Body;
@@ -217,6 +216,9 @@ impl<E: Endpoint> Endpoint for Host<E> {
         self.endpoint.framing()
     }
 }
+
+/// FOBS §3.1.1.
+pub(super) const BATCH: u32 = 2;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The copies that these experiments are made of: FOBS as the paper has it, and longhaul as it is.
 
-use super::host::Batch;
+use super::host::{BATCH, Batch};
 use crate::experiment::{self, Backend};
 use crate::lab::figures::{Better, median, median_of_all};
 use longhaul_lab::Scenario;
@@ -214,8 +214,6 @@ pub(super) const LONG: (&str, f64) = ("long", 65.0);
 pub(super) const OBJECT_BYTES: u64 = 40 << 20;
 /// FOBS §4.
 pub(super) const PACKET_LEN: u32 = 1024;
-/// FOBS §3.1.1.
-pub(super) const BATCH: u32 = 2;
 /// FOBS §3.1.1: nothing twice before all else went once.
 pub(super) const CIRCULAR: &str = "circular-strict";
 /// A copy of next to nothing.

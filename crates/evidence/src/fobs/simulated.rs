@@ -1,7 +1,7 @@
 //! One greedy object transfer between hosts of the paper's time.
 
-use super::host::{Batch, Host, HostConfig, HostCosts};
-use super::run::{BATCH, Done, Fobs};
+use super::host::{BATCH, Batch, Host, HostConfig, HostCosts};
+use super::run::{Done, Fobs};
 use longhaul_proto::control::Greedy;
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::object::{
