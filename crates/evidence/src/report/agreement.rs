@@ -57,19 +57,20 @@ fn same<'a>(stored: &'a Stored, table: &Table) -> Option<&'a Table> {
     stored.report.tables.iter().find(|other| other.name == table.name)
 }
 
-/// The columns of figures that both have, but for those that are the same everywhere: these are conditions.
+/// The columns that both have and that are drawn, but for those that are the same everywhere: these are the paper's.
 fn columns(measured: &Table, simulated: &Table) -> Vec<Agreement> {
     let (at, other) = (points(measured), points(simulated));
-    let figures = measured.columns.iter().filter(|column| column.unit != Unit::Text);
+    let is_drawn = |name: &String| measured.plots.iter().any(|plot| plot.y.contains(name));
+    let figures = measured.columns.iter().filter(|column| is_drawn(&column.name));
     let agreements = figures.filter_map(|column| {
         let figure =
             |row: &BTreeMap<&str, f64>| row.get(column.name.as_str()).copied().filter(|one| *one > 0.0);
         let ratios: Vec<f64> =
             at.iter().filter_map(|(key, row)| Some(figure(row)? / figure(other.get(key)?)?)).collect();
-        let is_condition = ratios.iter().all(|ratio| *ratio == 1.0);
+        let is_given = ratios.iter().all(|ratio| *ratio == 1.0);
         let Summary { count: points, median: ratio, .. } = Summary::of(ratios);
         let figures = format!("{}: {}", measured.title, column.name);
-        (!is_condition).then_some(Agreement { figures, points, ratio })
+        (!is_given).then_some(Agreement { figures, points, ratio })
     });
     agreements.collect()
 }

@@ -319,7 +319,10 @@ fn judge(outcomes: &[Outcomes<'_>], extent: &Extent) -> Vec<Statement> {
         claim.judge(holds, figures.join("; "))
     };
     vec![
-        AS_FAST.judge(as_fast, format!("{worst:.2} times the better at worst")),
+        AS_FAST.judge(as_fast, format!("{worst:.2} times the better at worst")).otherwise(
+            "TCP that has the object from the beginning has what it holds in the queue when the others come; what begins in a \
+             queue that they fill takes seconds to have as much",
+        ),
         in_time(HANDED, outcomes.iter().map(|one| one.handed_s(extent.from)).collect()),
         in_time(BACK, outcomes.iter().map(Outcomes::back_s).collect()),
     ]
