@@ -148,10 +148,15 @@ fn row(bench: &Bench<'_>, loss: f64, extent: Extent) -> Result<Row, ExperimentEr
         ground.lab.set_tcp(end, &of_the_time)?;
     }
     let sockets = |count, amount| {
+        // Of a write that is longer than a trial nothing could be read in order before its end.
+        let write_bytes = match amount {
+            Amount::Seconds { .. } => Striped::default().write_bytes,
+            Amount::Bytes(bytes) => bytes,
+        };
         let striped = Striped {
             streams: Streams::Fixed(count),
             partition: Partition::Equal,
-            write_bytes: extent.bytes,
+            write_bytes,
             congestion: "reno",
             amount,
             ..Striped::default()
@@ -161,6 +166,10 @@ fn row(bench: &Bench<'_>, loss: f64, extent: Extent) -> Result<Row, ExperimentEr
     let mut tried = vec![];
     for &count in extent.counts {
         tried.push((count, sockets(count, extent.trial)?.received.goodput_mbps / CARD_MBIT));
+    }
+    if tried.iter().all(|(_, share)| *share == 0.0) {
+        let reason = "nothing came in any trial".into();
+        return Err(ExperimentError::Program { program: "PSockets".into(), reason });
     }
     let best = best(&tried);
     let (mut whole, mut fobs, mut default) = (vec![], Runs::default(), Runs::default());
