@@ -75,7 +75,7 @@ fn columns(measured: &Table, simulated: &Table) -> Vec<Agreement> {
     agreements.collect()
 }
 
-/// The numbers of each row by column, under what its plots have along their axis and in words. Of rows that are alike in these
+/// The numbers of each row by column, under what its plots have along their axis and tell apart. Of rows that are alike in these
 /// none is taken.
 fn points(table: &Table) -> HashMap<Vec<String>, BTreeMap<&str, f64>> {
     let axes =

@@ -17,9 +17,7 @@ impl ControllerKind {
             ControllerKind::Pcp => {
                 "By probing: faster only after a train of data showed that it passes (PCP)"
             }
-            ControllerKind::Switch => {
-                "Adaptive, and TCP windows while others' traffic lasts (FOBS, future work)"
-            }
+            ControllerKind::Switch => "Adaptive, and TCP while others' traffic lasts (FOBS, future work)",
             ControllerKind::NewReno => "TCP NewReno: a segment a round trip, half after a loss",
             ControllerKind::Scalable => "Scalable TCP: grows by a share of the window",
             ControllerKind::HighSpeed => "HighSpeed TCP: the larger the window the bolder (RFC 3649)",

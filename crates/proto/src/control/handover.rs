@@ -19,17 +19,26 @@ pub struct Handover {
     /// bit/s: most that was ever delivered in a round while TCP did not have it, and in the last of all.
     peak: f64,
     delivered: f64,
-    /// Since when rounds look contended, but for short gaps.
-    contended_since: Option<Time>,
-    /// The last that did.
-    contended_last: Time,
-    /// Since when every round delivered what the path carries.
-    alone_since: Option<Time>,
+    /// When rounds looked contended, but for short gaps.
+    contended: Option<Lasting>,
+    /// When every round delivered what the path carries.
+    alone: Option<Lasting>,
+    /// TCP could not be had, or not be kept: it is not to have the object before.
+    refused_until: Time,
+}
+
+/// Something that was so again and again.
+#[derive(Clone, Copy, Debug)]
+struct Lasting {
+    since: Time,
+    last: Time,
 }
 
 /// A round trip of a transfer, at least [`ROUND_MIN`], in which the path alone held it up.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
+    /// How long it was.
+    pub span: Duration,
     /// What was delivered, bit/s.
     pub delivered: f64,
     /// Least round trip in it; of no meaning while TCP has the object.
@@ -55,17 +64,17 @@ impl Default for Handover {
             spell: SPELL_MIN,
             peak: 0.0,
             delivered: 0.0,
-            contended_since: None,
-            contended_last: Time::ZERO,
-            alone_since: None,
+            contended: None,
+            alone: None,
+            refused_until: Time::ZERO,
         }
     }
 }
 
 impl Handover {
-    /// Whether TCP has it.
-    pub fn has_tcp(&self) -> bool {
-        self.has_tcp
+    /// When it last changed hands.
+    pub fn turned(&self) -> Time {
+        self.turned
     }
 
     /// The most that was delivered in a round while TCP did not have it, bit/s.
@@ -81,36 +90,36 @@ impl Handover {
     /// A round was measured.
     pub fn judge(&mut self, now: Time, round: Round) {
         self.delivered = round.delivered;
-        if !self.has_tcp {
-            // What TCP puts in order comes in heaps, which say nothing of the path.
+        // What TCP puts in order comes in heaps, the last of them when it has given the object back: they say nothing of the path.
+        if !self.has_tcp && now.since(self.turned) >= SUSTAINED {
             self.peak = self.peak.max(round.delivered);
         }
         // Against the shortest round trip of all: a shorter memory would take a queue that others keep up for the path.
         let empty = round.rtt_min + round.rtt_min / STANDING_SHARE + STANDING_MIN;
         let standing = round.rtt.is_some_and(|rtt| rtt > empty);
-        let contended = standing && round.delivered < CONTENDED * self.peak;
-        if contended {
-            self.contended_last = now;
-        }
+        let is_contended = standing && round.delivered < CONTENDED * self.peak;
+        let is_alone = round.delivered >= ALONE * self.peak;
         // The object's controller empties the queue now and then, to see what fills it.
-        let gap = now.since(self.contended_last);
-        let goes_on = self.contended_since.is_some() && gap <= GAP.max(round.rtt_min * GAP_ROUNDS);
-        keep(&mut self.contended_since, contended || goes_on, now);
-        keep(&mut self.alone_since, round.delivered >= ALONE * self.peak, now);
+        let gap = GAP.max(round.rtt_min * GAP_ROUNDS).max(round.span.mul_f64(1.5));
+        self.contended = Lasting::note(self.contended, is_contended, now, gap);
+        self.alone = Lasting::note(self.alone, is_alone, now, round.span.mul_f64(1.5)).filter(|_| is_alone);
     }
 
     /// A round is over, measured or not: whether it changes hands.
     pub fn review(&mut self, now: Time, rtt_min: Duration) -> Option<Turn> {
         let sustained = SUSTAINED.max(rtt_min * SUSTAINED_ROUNDS);
-        let lasts = |since: Option<Time>| since.is_some_and(|since| now.since(since) >= sustained);
+        // A sign of now: what was so before a pause says nothing.
+        let lasts = |what: Option<Lasting>| {
+            what.is_some_and(|what| what.last == now && now.since(what.since) >= sustained)
+        };
         if !self.has_tcp {
-            if !lasts(self.contended_since) {
+            if !lasts(self.contended) || now < self.refused_until {
                 return None;
             }
             self.turn(now, true);
             return Some(Turn::ToTcp);
         }
-        let free = lasts(self.alone_since);
+        let free = lasts(self.alone);
         if !free && now.since(self.turned) < self.spell {
             return None;
         }
@@ -119,20 +128,33 @@ impl Handover {
         Some(Turn::ToObject)
     }
 
-    /// TCP was to have it, and could not be had; or something else has taken it.
+    /// TCP was to have it and could not, or something else has it now. TCP is not asked again soon.
     pub fn keep_object(&mut self, now: Time) {
         self.turn(now, false);
+        self.refused_until = now + SPELL_MIN;
+    }
+
+    /// So much time passed in which nothing was to be sent: it does not count.
+    pub fn rest(&mut self, span: Duration) {
+        self.turned = self.turned + span;
     }
 
     fn turn(&mut self, now: Time, has_tcp: bool) {
         (self.has_tcp, self.turned) = (has_tcp, now);
-        (self.contended_since, self.alone_since) = (None, None);
+        (self.contended, self.alone) = (None, None);
     }
 }
 
-/// Since when something has held without a break.
-fn keep(since: &mut Option<Time>, holds: bool, now: Time) {
-    *since = if holds { since.or(Some(now)) } else { None };
+impl Lasting {
+    /// Whether it is so now. It goes on over a gap, and begins anew after a longer one.
+    fn note(what: Option<Lasting>, is_so: bool, now: Time, gap: Duration) -> Option<Lasting> {
+        let goes_on = what.filter(|what| now.since(what.last) <= gap);
+        if is_so {
+            Some(Lasting { since: goes_on.map_or(now, |what| what.since), last: now })
+        } else {
+            goes_on
+        }
+    }
 }
 
 /// Rounds are a round trip, but long enough for a rate to mean something.
@@ -167,7 +189,8 @@ mod tests {
         let judged = rounds.into_iter().enumerate().filter_map(|(at, (delivered, queue_ms))| {
             let now = Time::from_millis(100 * (at as u64 + 1));
             let rtt = Some(RTT + Duration::from_millis(queue_ms));
-            handover.judge(now, Round { delivered, rtt, rtt_min: RTT });
+            let span = Duration::from_millis(100);
+            handover.judge(now, Round { span, delivered, rtt, rtt_min: RTT });
             handover.review(now, RTT).map(|_| now.as_secs_f64())
         });
         judged.collect()
@@ -194,6 +217,37 @@ mod tests {
         let gaps = |gap_s| [rounds(0.5, 40.0, 30), rounds(gap_s, 40.0, 0)].concat().repeat(4);
         assert_eq!(turns([rounds(5.0, 95.0, 2), gaps(0.2)].concat()), [6.1]);
         assert!(turns([rounds(5.0, 95.0, 2), gaps(0.6)].concat()).is_empty());
+    }
+
+    #[test]
+    fn what_was_so_before_a_pause_says_nothing() {
+        let mut handover = Handover::default();
+        let mut story = |at_ms: u64, delivered: f64, queue_ms: u64| {
+            let (now, rtt) = (Time::from_millis(at_ms), Some(RTT + Duration::from_millis(queue_ms)));
+            handover.judge(now, Round { span: Duration::from_millis(100), delivered, rtt, rtt_min: RTT });
+            handover.review(now, RTT)
+        };
+        (1..50).for_each(|n| assert_eq!(story(100 * n, 95.0, 2), None));
+        assert_eq!(story(5000, 40.0, 30), None);
+        assert_eq!(story(65_000, 40.0, 30), None, "a minute later");
+        assert_eq!(handover.review(Time::from_millis(70_000), RTT), None, "nothing was measured");
+    }
+
+    #[test]
+    fn tcp_that_could_not_be_had_is_not_asked_again_soon() {
+        let mut handover = Handover::default();
+        let mut asked = vec![];
+        for n in 1..600 {
+            let now = Time::from_millis(100 * n);
+            let (delivered, queue_ms) = if n < 50 { (95.0, 2) } else { (40.0, 30) };
+            let rtt = Some(RTT + Duration::from_millis(queue_ms));
+            handover.judge(now, Round { span: Duration::from_millis(100), delivered, rtt, rtt_min: RTT });
+            if handover.review(now, RTT).is_some() {
+                asked.push(n / 10);
+                handover.keep_object(now);
+            }
+        }
+        assert_eq!(asked, [6, 26, 46]);
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Rounds {
         let span = ack.arrival.since(self.arrival);
         let is_sound = !self.app_limited && span >= ROUND_MIN / 2 && self.began > Time::ZERO;
         let delivered = Rate::measured(bytes, span).0 as f64;
-        let round = is_sound.then_some(Round { delivered, rtt: self.rtt, rtt_min: ack.rtt_min });
+        let round = is_sound.then_some(Round { span, delivered, rtt: self.rtt, rtt_min: ack.rtt_min });
         *self = Rounds {
             began: ack.now,
             arrival: ack.arrival,

@@ -87,6 +87,8 @@ pub struct Look {
     pub rtt: Duration,
     /// By how much it is longer than the shortest: what waits in the path's queue.
     pub queue: Duration,
+    /// Paths that datagrams take.
+    pub paths: usize,
     /// TCP streams that are there.
     pub streams: usize,
     /// Why there are none, if none can be had.
@@ -344,9 +346,12 @@ impl Choice {
             return self.begin_trial(look, Carrier::Stripe, other, false, reason);
         }
         if look.no_streams.is_some() || look.now.since(since) >= STREAMS_PATIENCE {
-            self.trial_at = look.now + self.pause();
             self.state = State::Datagrams { since: look.now };
-            self.keep_object(look.now);
+            if is_trial {
+                self.trial_at = look.now + self.pause();
+            } else {
+                self.keep_object(look.now);
+            }
         }
         None
     }
@@ -424,6 +429,11 @@ impl Choice {
     }
 
     fn on_streams(&mut self, look: &Look, blocked: bool) -> Option<Order> {
+        // The end of others' traffic decides, not a trial.
+        let is_handed_over = !blocked && self.handing.is_some();
+        if is_handed_over {
+            return self.take_back(look);
+        }
         if look.streams == 0
             && self.config.carrier == Carrier::Stripe
             && let Some(why) = &look.no_streams
@@ -434,15 +444,12 @@ impl Choice {
             }
             if look.udp_heard.is_some() {
                 self.state = State::Datagrams { since: look.now };
-                self.keep_object(look.now);
                 self.trial_at = look.now + self.pause();
                 return self.go(look.now, Carrier::Object, line, false);
             }
             return None;
         }
-        // The end of others' traffic decides, not a trial.
-        let is_handed_over = !blocked && self.handing.is_some();
-        if look.now < self.trial_at || is_handed_over {
+        if look.now < self.trial_at {
             return None;
         }
         let rate = self.rate()?;

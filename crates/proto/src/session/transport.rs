@@ -75,6 +75,6 @@ pub struct Switch {
     pub to: Carrier,
     /// Why, in a line.
     pub why: String,
-    /// It begins a trial, or ends one that brought nothing.
+    /// It begins a trial, or ends one that brought nothing; or it is meant for as long as others' traffic lasts.
     pub trial: bool,
 }

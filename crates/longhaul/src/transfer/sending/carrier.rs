@@ -137,7 +137,8 @@ impl Control {
 
     /// A controller for a path that has delivered so much, if that is known.
     pub fn build(&self, delivered: Option<Rate>) -> Box<dyn Controller> {
-        let known = delivered.map(|rate| PathRate { rate, is_bottleneck: true });
+        // What TCP delivered beside others may be a part of what the path carries.
+        let known = delivered.map(|rate| PathRate { rate, is_bottleneck: !self.hands_over });
         self.kind.build(ControlConfig { path_rate: known.or(self.config.path_rate), ..self.config })
     }
 }
@@ -193,6 +194,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             udp_answers: self.session.check.answers(),
             rtt: self.sender.rtt().smoothed(),
             queue: self.sender.rtt().smoothed().saturating_sub(self.sender.rtt().min()),
+            paths: self.sender.paths(),
             streams: self.session.link.streams().len(),
             no_streams: self.session.no_streams.clone(),
         };
@@ -219,8 +221,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         }
         let hands_over = self.carrier.control.hands_over;
         if to == Carrier::Object && to != self.carrier.current {
-            // Whoever shared the path is gone, and TCP has what it carries.
-            let rate = if hands_over { Some(self.recent.goodput) } else { self.carrier.udp_rate };
+            let rate = if hands_over && trial { Some(self.recent.goodput) } else { self.carrier.udp_rate };
             let controller = self.carrier.control.build(rate.filter(|rate| rate.0 > 0));
             self.sender.go_by_datagrams(controller);
             self.size.doubt(clock::now());
@@ -248,7 +249,9 @@ impl<F: Feed> Sending<'_, '_, F> {
             self.carrier.streams = first.min(self.session.link.streams().len());
         }
         let (streams, background) = (self.session.options.streams, self.session.options.background);
-        if carrier == Carrier::Stripe && streams.is_none() && !background {
+        // Beside others each further connection would take more from them.
+        let hands_over = self.carrier.control.hands_over;
+        if carrier == Carrier::Stripe && streams.is_none() && !background && !hands_over {
             self.carrier.tuner = Some(Tuner::new(first as u32, SEARCH_MAX));
         }
         if carrier != Carrier::Object && background && !std::mem::replace(&mut self.carrier.warned, true) {

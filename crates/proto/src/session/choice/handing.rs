@@ -1,7 +1,7 @@
 //! The data goes to TCP streams while others' traffic lasts, where the user wishes so.
 
 use super::super::transport::Carrier;
-use super::{Choice, Look, Order, State};
+use super::{Choice, Look, Order, PAUSE, PAUSE_RTTS, State, TRIAL_SILENCE, TRIAL_SILENCE_RTTS};
 use crate::control::handover::{Handover, Round, Turn};
 use crate::units::{Rate, Time};
 use core::time::Duration;
@@ -15,12 +15,14 @@ pub(super) struct Handing {
     rtt: Duration,
     /// Something else than the path held the transfer up.
     is_idle: bool,
+    /// Nothing was heard of what was sent. What is heard next comes in a heap.
+    was_silent: bool,
 }
 
 impl Handing {
     pub(super) fn new(now: Time) -> Handing {
         let handover = Handover::default();
-        Handing { handover, began: now, delivered: 0, rtt: Duration::MAX, is_idle: true }
+        Handing { handover, began: now, delivered: 0, rtt: Duration::MAX, is_idle: true, was_silent: false }
     }
 
     /// Whether the data changes hands; `by_streams` has it now.
@@ -28,21 +30,25 @@ impl Handing {
         let (now, rtt_min) = (look.now, look.rtt.saturating_sub(look.queue));
         self.rtt = self.rtt.min(look.rtt);
         self.is_idle |= !by_streams && !look.path_bound;
+        let patience = PAUSE.max(look.rtt * PAUSE_RTTS);
+        self.was_silent |= look.overdue || look.talks_since >= now || now.since(look.news) > patience;
         let span = now.since(self.began);
-        if span < ROUND.max(look.rtt * ROUND_RTTS) {
+        if span < ROUND.max(rtt_min * ROUND_RTTS) {
             return None;
         }
-        let bytes = look.delivered.saturating_sub(self.delivered);
-        if !self.is_idle {
+        // Several paths have several queues, and TCP connections take one of them.
+        if !self.is_idle && !self.was_silent && look.paths == 1 {
+            let bytes = look.delivered.saturating_sub(self.delivered);
             let delivered = Rate::measured(bytes, span).0 as f64;
-            self.handover.judge(now, Round { delivered, rtt: Some(self.rtt), rtt_min });
+            self.handover.judge(now, Round { span, delivered, rtt: Some(self.rtt), rtt_min });
         }
+        self.is_idle = core::mem::take(&mut self.was_silent);
         self.begin(now, look.delivered);
         self.handover.review(now, rtt_min)
     }
 
     fn begin(&mut self, now: Time, delivered: u64) {
-        (self.began, self.delivered, self.rtt, self.is_idle) = (now, delivered, Duration::MAX, false);
+        (self.began, self.delivered, self.rtt) = (now, delivered, Duration::MAX);
     }
 }
 
@@ -74,6 +80,20 @@ impl Choice {
         }
     }
 
+    /// Streams that were handed the data broke, or bring nothing: UDP passed a moment ago.
+    pub(super) fn take_back(&mut self, look: &Look) -> Option<Order> {
+        let patience = TRIAL_SILENCE.max(look.rtt * TRIAL_SILENCE_RTTS);
+        let since = look.news.max(self.handing.as_ref()?.handover.turned());
+        let line = match look.streams {
+            0 => "the TCP connections broke",
+            _ if look.waiting && look.now.since(since) > patience => "TCP brings no news",
+            _ => return None,
+        };
+        self.state = State::Datagrams { since: look.now };
+        self.keep_object(look.now);
+        self.go(look.now, Carrier::Object, line.into(), true)
+    }
+
     /// Streams could not be had, or broke.
     pub(super) fn keep_object(&mut self, now: Time) {
         if let Some(handing) = &mut self.handing {
@@ -84,6 +104,7 @@ impl Choice {
     /// Nothing is sent at the moment because the user wishes so.
     pub(super) fn rest_handing(&mut self, now: Time) {
         if let Some(handing) = &mut self.handing {
+            handing.handover.rest(now.since(handing.began));
             (handing.began, handing.is_idle) = (now, true);
         }
     }

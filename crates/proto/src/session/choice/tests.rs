@@ -114,6 +114,7 @@ impl Story {
                 udp_answers: self.udp_answers,
                 rtt: RTT + path.queue,
                 queue: path.queue,
+                paths: 1,
                 streams: self.streams,
                 no_streams: (!self.streams_can_be_had).then(|| "refused".into()),
             };
@@ -417,4 +418,38 @@ fn without_streams_others_are_borne_over_udp() {
     story.streams_can_be_had = true;
     story.go_on(40.0, SHARED);
     assert_eq!(story.carriers()[..1], ["stripe"], "{:?}", story.told);
+}
+
+#[test]
+fn an_outage_beside_others_is_not_taken_for_more_of_them() {
+    for outage_s in [0.5, 1.5, 4.0] {
+        let mut story = switching();
+        let queue = Duration::from_millis(30);
+        story.go_on(10.0, Path { queue, ..GOOD }).go_on(outage_s, Path { queue, ..CUT });
+        story.go_on(10.0, Path { queue, ..GOOD });
+        assert_eq!(story.carriers(), Vec::<&str>::new(), "{outage_s}");
+    }
+}
+
+#[test]
+fn a_pause_beside_others_decides_nothing() {
+    let mut story = switching();
+    story.go_on(10.0, GOOD).go_on(0.5, SHARED).pause(60.0).go_on(0.5, SHARED).go_on(5.0, GOOD);
+    assert_eq!(story.carriers(), Vec::<&str>::new(), "{:?}", story.told);
+}
+
+#[test]
+fn streams_that_bring_nothing_or_break_give_the_data_back() {
+    for breaks in [false, true] {
+        let mut story = switching();
+        story.go_on(10.0, GOOD).go_on(4.0, SHARED);
+        assert_eq!(story.carriers(), ["stripe"]);
+        if breaks {
+            story.streams = 0;
+        }
+        story.go_on(3.0, Path { tcp_mbps: 0.0, ..SHARED });
+        assert_eq!(story.carriers(), ["stripe", "object"], "{:?}", story.told);
+        story.go_on(10.0, SHARED);
+        assert_eq!(story.carrier, Carrier::Object, "not again at once: {:?}", story.told);
+    }
 }
