@@ -48,7 +48,7 @@ struct Row {
 struct Extent {
     losses: &'static [f64],
     counts: &'static [u32],
-    trial: Amount,
+    trial_bytes: u64,
     bytes: u64,
     rounds: usize,
     /// Copies by longhaul's default.
@@ -96,7 +96,7 @@ fn measure(backend: &Backend<'_>, bench: &Bench<'_>) -> Result<(Vec<String>, Vec
     let full = Extent {
         losses: &LOSSES,
         counts: &COUNTS,
-        trial: Amount::Seconds { skip: 2.0, measure: 4.0 },
+        trial_bytes: OBJECT_BYTES / 4,
         bytes: OBJECT_BYTES,
         rounds: 3,
         default_rounds: 3,
@@ -104,18 +104,13 @@ fn measure(backend: &Backend<'_>, bench: &Bench<'_>) -> Result<(Vec<String>, Vec
     let quick = Extent {
         losses: &QUICK_LOSSES,
         counts: &QUICK_COUNTS,
-        trial: Amount::Seconds { skip: 0.8, measure: 1.2 },
+        trial_bytes: OBJECT_BYTES / 8,
         rounds: 2,
         default_rounds: 1,
         ..full
     };
-    let smoke = Extent {
-        counts: &[8],
-        trial: Amount::Seconds { skip: 0.2, measure: 0.3 },
-        bytes: OBJECT_BYTES / 40,
-        rounds: 1,
-        ..quick
-    };
+    let smoke =
+        Extent { counts: &[8], trial_bytes: OBJECT_BYTES / 80, bytes: OBJECT_BYTES / 40, rounds: 1, ..quick };
     let extent = bench.pick(full, quick, smoke);
     bench
         .expect_runs(extent.losses.len() * (extent.counts.len() + 2 * extent.rounds + extent.default_rounds));
@@ -125,20 +120,13 @@ fn measure(backend: &Backend<'_>, bench: &Bench<'_>) -> Result<(Vec<String>, Vec
             "Here the network is an OC-12 ({OC12_MBIT} Mb/s) that loses packets at random, as the stand-in for the contention \
              that the paper presumes; the 100 Mb/s are those of the card at CACR, placed before it. The round trip is the \
              other long haul's, {} ms. PSockets: kernel TCP, congestion control reno, windows of 64 KB (window scaling off), \
-             in clear. It tries each number of sockets ({}), takes the smallest that is within 5 % of the best, and sends the object in as many \
+             in clear. It tries each number of sockets with {:.1} MB, takes the smallest that is within 5 % of the best, and sends the object in as many \
              equal partitions; the last to be done counts. Medians of {} transfer(s).",
             LONG.1,
-            tried(extent.trial),
+            extent.trial_bytes as f64 / 1e6,
             extent.rounds
         ));
     Ok((about, rows))
-}
-
-fn tried(trial: Amount) -> String {
-    match trial {
-        Amount::Seconds { skip, measure } => format!("{measure} s after the first {skip} s"),
-        Amount::Bytes(bytes) => format!("{bytes} bytes"),
-    }
 }
 
 fn row(bench: &Bench<'_>, loss: f64, extent: Extent) -> Result<Row, ExperimentError> {
@@ -147,35 +135,27 @@ fn row(bench: &Bench<'_>, loss: f64, extent: Extent) -> Result<Row, ExperimentEr
     for end in [Side::Left, Side::Right] {
         ground.lab.set_tcp(end, &of_the_time)?;
     }
-    let sockets = |count, amount| {
-        // Of a write that is longer than a trial nothing could be read in order before its end.
-        let write_bytes = match amount {
-            Amount::Seconds { .. } => Striped::default().write_bytes,
-            Amount::Bytes(bytes) => bytes,
-        };
+    // In one write: what comes first is read first, and the last socket to be done counts.
+    let sockets = |count, bytes| -> Result<f64, ExperimentError> {
         let striped = Striped {
             streams: Streams::Fixed(count),
             partition: Partition::Equal,
-            write_bytes,
+            write_bytes: bytes,
             congestion: "reno",
-            amount,
+            amount: Amount::Bytes(bytes),
             ..Striped::default()
         };
-        striped.run(bench, &ground.lab)
+        let sent = striped.run(bench, &ground.lab)?.sent;
+        Ok(sent.bytes as f64 * 8e-6 / sent.seconds / CARD_MBIT)
     };
     let mut tried = vec![];
     for &count in extent.counts {
-        tried.push((count, sockets(count, extent.trial)?.received.goodput_mbps / CARD_MBIT));
-    }
-    if tried.iter().all(|(_, share)| *share == 0.0) {
-        let reason = "nothing came in any trial".into();
-        return Err(ExperimentError::Program { program: "PSockets".into(), reason });
+        tried.push((count, sockets(count, extent.trial_bytes)?));
     }
     let best = best(&tried);
     let (mut whole, mut fobs, mut default) = (vec![], Runs::default(), Runs::default());
     for round in 0..extent.rounds {
-        let sent = sockets(best, Amount::Bytes(extent.bytes))?.sent;
-        whole.push(sent.bytes as f64 * 8e-6 / sent.seconds / CARD_MBIT);
+        whole.push(sockets(best, extent.bytes)?);
         ground.fobs(Fobs::default(), &mut fobs)?;
         if round < extent.default_rounds {
             ground.default(&mut default)?;
