@@ -13,6 +13,7 @@ use crate::experiment::{Backend, Experiment};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 use longhaul_proto::object::AckPolicy;
+use longhaul_proto::wire::IPV4_UDP_LEN;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -72,7 +73,7 @@ impl Haul {
     /// New packets that come in at the card's rate before the program's timer acknowledges them; the simulator has none.
     fn timer_packets(&self) -> u32 {
         let delay = AckPolicy::new(1, Duration::from_secs_f64(self.rtt_ms / 1e3)).delay;
-        (delay.as_secs_f64() * CARD_MBIT * 1e6 / f64::from((PACKET_LEN + IP_AND_UDP) * 8)) as u32
+        (delay.as_secs_f64() * CARD_MBIT * 1e6 / ((PACKET_LEN as usize + IPV4_UDP_LEN) * 8) as f64) as u32
     }
 
     fn acknowledged_by(&self, ack_every: u32, backend: &Backend<'_>) -> &'static str {
@@ -316,8 +317,6 @@ const PAPER_WASTE: f64 = 0.03;
 const GOOD_SHARE: f64 = 0.85;
 const WASTE_MAX: f64 = 0.06;
 const LONG_OF_SHORT: f64 = 0.95;
-/// Headers.
-const IP_AND_UDP: u32 = 28;
 const ONE_HAUL: &str = "only one haul was measured";
 
 #[cfg(test)]

@@ -21,9 +21,17 @@ impl Agreement {
     }
 }
 
+/// How near to each other measured and simulated figures are.
+pub(super) struct Agreements<'a> {
+    /// A row for each column of figures that was both measured and simulated.
+    pub(super) table: Table,
+    /// Of each experiment some of whose figures are farther apart: why.
+    pub(super) differences: Vec<(&'a str, &'a str)>,
+}
+
 impl Results {
-    /// A row for each column of figures that was both measured and simulated, if there is any.
-    pub(super) fn agreement(&self) -> Option<Table> {
+    /// If there is any.
+    pub(super) fn agreements(&self) -> Option<Agreements<'_>> {
         let rows: Vec<(&Entry, Agreement)> = self
             .entries()
             .flat_map(|entry| agreements(entry).into_iter().map(move |agreement| (entry, agreement)))
@@ -35,14 +43,12 @@ impl Results {
             .column("measured / simulated", Unit::Times, |(_, one)| one.ratio)
             .text("within 15 %", |(_, one)| one.is_near())
             .table();
-        (!rows.is_empty()).then_some(table)
-    }
-
-    /// Of each experiment some of whose figures are farther apart: why.
-    pub(super) fn differences(&self) -> Vec<(&str, &str)> {
-        let is_far = |entry: &&Entry| agreements(entry).iter().any(|one| !one.is_near());
-        let far = self.entries().filter(is_far);
-        far.map(|entry| (entry.id.as_str(), entry.differs.unwrap_or("the cause is not known"))).collect()
+        let far = rows.iter().filter(|(_, one)| !one.is_near());
+        let mut differences: Vec<_> = far
+            .map(|(entry, _)| (entry.id.as_str(), entry.differs.unwrap_or("the cause is not known")))
+            .collect();
+        differences.dedup();
+        (!rows.is_empty()).then_some(Agreements { table, differences })
     }
 }
 

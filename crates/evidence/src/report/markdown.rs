@@ -1,5 +1,6 @@
 //! The verdicts as a table in Markdown.
 
+use super::agreement::Agreements;
 use super::results::Entry;
 use super::{Head, Results, cell};
 use std::fmt::Write as _;
@@ -45,7 +46,7 @@ fn markdown(results: &Results) -> String {
 }
 
 fn agreement(out: &mut String, results: &Results) {
-    let Some(table) = results.agreement() else { return };
+    let Some(Agreements { table, differences }) = results.agreements() else { return };
     let _ = writeln!(out, "\n## {}\n", table.title);
     let line = |out: &mut String, cells: Vec<String>| {
         let _ = writeln!(out, "| {} |", cells.join(" | "));
@@ -56,7 +57,6 @@ fn agreement(out: &mut String, results: &Results) {
         let cells = row.iter().zip(&table.columns);
         line(out, cells.map(|(value, column)| escaped(&cell(value, column.unit))).collect());
     }
-    let differences = results.differences();
     if !differences.is_empty() {
         out.push_str("\nWhy some are farther apart:\n\n");
     }

@@ -183,17 +183,18 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(40);
 
-    /// Rounds of 100 ms with what was delivered, Mb/s, and the queue, ms: seconds after which it changed hands.
+    /// A round of 100 ms, with what was delivered, Mb/s, and the queue.
+    fn round(handover: &mut Handover, at_ms: u64, (delivered, queue_ms): (f64, u64)) -> Option<Turn> {
+        let (now, rtt) = (Time::from_millis(at_ms), Some(RTT + Duration::from_millis(queue_ms)));
+        handover.judge(now, Round { span: Duration::from_millis(100), delivered, rtt, rtt_min: RTT });
+        handover.review(now, RTT)
+    }
+
+    /// Such rounds one after another: seconds after which it changed hands.
     fn turns(rounds: impl IntoIterator<Item = (f64, u64)>) -> Vec<f64> {
         let mut handover = Handover::default();
-        let judged = rounds.into_iter().enumerate().filter_map(|(at, (delivered, queue_ms))| {
-            let now = Time::from_millis(100 * (at as u64 + 1));
-            let rtt = Some(RTT + Duration::from_millis(queue_ms));
-            let span = Duration::from_millis(100);
-            handover.judge(now, Round { span, delivered, rtt, rtt_min: RTT });
-            handover.review(now, RTT).map(|_| now.as_secs_f64())
-        });
-        judged.collect()
+        let turned = (1..).zip(rounds).filter(|(n, seen)| round(&mut handover, 100 * n, *seen).is_some());
+        turned.map(|(n, _)| n as f64 / 10.0).collect()
     }
 
     fn rounds(seconds: f64, delivered: f64, queue_ms: u64) -> Vec<(f64, u64)> {
@@ -222,14 +223,9 @@ mod tests {
     #[test]
     fn what_was_so_before_a_pause_says_nothing() {
         let mut handover = Handover::default();
-        let mut story = |at_ms: u64, delivered: f64, queue_ms: u64| {
-            let (now, rtt) = (Time::from_millis(at_ms), Some(RTT + Duration::from_millis(queue_ms)));
-            handover.judge(now, Round { span: Duration::from_millis(100), delivered, rtt, rtt_min: RTT });
-            handover.review(now, RTT)
-        };
-        (1..50).for_each(|n| assert_eq!(story(100 * n, 95.0, 2), None));
-        assert_eq!(story(5000, 40.0, 30), None);
-        assert_eq!(story(65_000, 40.0, 30), None, "a minute later");
+        (1..50).for_each(|n| assert_eq!(round(&mut handover, 100 * n, (95.0, 2)), None));
+        assert_eq!(round(&mut handover, 5000, (40.0, 30)), None);
+        assert_eq!(round(&mut handover, 65_000, (40.0, 30)), None, "a minute later");
         assert_eq!(handover.review(Time::from_millis(70_000), RTT), None, "nothing was measured");
     }
 
@@ -238,13 +234,10 @@ mod tests {
         let mut handover = Handover::default();
         let mut asked = vec![];
         for n in 1..600 {
-            let now = Time::from_millis(100 * n);
-            let (delivered, queue_ms) = if n < 50 { (95.0, 2) } else { (40.0, 30) };
-            let rtt = Some(RTT + Duration::from_millis(queue_ms));
-            handover.judge(now, Round { span: Duration::from_millis(100), delivered, rtt, rtt_min: RTT });
-            if handover.review(now, RTT).is_some() {
+            let seen = if n < 50 { (95.0, 2) } else { (40.0, 30) };
+            if round(&mut handover, 100 * n, seen).is_some() {
                 asked.push(n / 10);
-                handover.keep_object(now);
+                handover.keep_object(Time::from_millis(100 * n));
             }
         }
         assert_eq!(asked, [6, 26, 46]);

@@ -7,6 +7,7 @@ use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::flows;
 use crate::lab::side_by_side::{Halt, Outcome, side_by_side};
+use crate::meeting;
 use longhaul_lab::variants::Variant;
 use longhaul_lab::{Lab, Side, TcpSettings};
 use std::process::Stdio;
@@ -84,9 +85,7 @@ fn measure(job: &Job<'_>, times: Times, halt: Halt<'_>) -> Result<Outcome<Cell>,
     goodputs.resize(count as usize, 0.0);
     let links: Vec<_> = labs.iter().map(|lab| lab.counters().left_to_right).collect();
     let is_used: Vec<bool> = links.iter().map(|link| link.packets_in > 0).collect();
-    let dropped: u64 = links.iter().map(|link| link.dropped_queue).sum();
-    let offered: u64 = links.iter().map(|link| link.packets_in).sum();
-    let cell = Cell::of(&goodputs, &is_used, &paths, dropped as f64 / offered.max(1) as f64);
+    let cell = Cell::of(&goodputs, &is_used, &paths, meeting::loss(&links));
     Ok(Outcome { of: cell, is_late: labs.iter().any(|lab| lab.cpu_limited()) })
 }
 

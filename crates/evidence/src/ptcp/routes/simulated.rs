@@ -54,13 +54,14 @@ fn simulate(job: &Job<'_>, seconds: u64) -> Cell {
     let traffic = [flows].into_iter().chain(others).collect();
     let until = Time::from_millis(seconds * 1000);
     let hops = paths.iter().map(PathConfig::new).collect();
-    let workload = Workload {
+    let mut workload = Workload {
         hops,
         seed,
         measure_from: Time::from_millis(seconds * 1000 / 3),
         ..Workload::new(PathConfig::new(&paths[0]), traffic, until)
     };
-    let measured = traceless(workload).run();
+    workload.options.trace = TraceMode::Off;
+    let measured = workload.run();
     let mut is_used = vec![false; routes];
     measured.of(0).for_each(|flow| is_used[flow.pair] = true);
     let goodputs: Vec<f64> = measured.goodputs(0).iter().map(|one| one * 1e-6).collect();
@@ -72,11 +73,6 @@ fn simulate(job: &Job<'_>, seconds: u64) -> Cell {
 
 fn over(route: usize) -> Route {
     Route::over(HopId::new(route as u32))
-}
-
-fn traceless(mut workload: Workload) -> Workload {
-    workload.options.trace = TraceMode::Off;
-    workload
 }
 
 #[cfg(test)]

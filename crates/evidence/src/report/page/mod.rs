@@ -5,6 +5,7 @@ mod table;
 
 pub(crate) use figure::drawn;
 
+use super::agreement::Agreements;
 use super::results::{Entry, Group};
 use super::{Head, Host, Results, Stored};
 use crate::report::{Statement, Verdict};
@@ -63,9 +64,8 @@ pub(crate) fn document(title: &str, body: &Markup) -> String {
 
 /// How near to each other measured and simulated figures are.
 fn agreement(results: &Results) -> Markup {
-    let differences = results.differences();
     html! {
-        @if let Some(figures) = results.agreement() {
+        @if let Some(Agreements { table: figures, differences }) = results.agreements() {
             section #agreement {
                 h2 { "Measured and simulated" }
                 (table::table(&figures, None))
