@@ -1,5 +1,5 @@
-//! The machine, which all tests of all test programs share. What measures has it to itself, or shares it with one other test that
-//! takes little of it as well; all else runs side by side.
+//! The machine, which all tests of all test programs share. What measures has it to itself, or shares it with two other tests that
+//! take little of it as well; all else runs side by side.
 
 use crate::process::may_build_labs;
 use crate::skip;
@@ -34,17 +34,17 @@ pub fn measure() -> Option<Hold> {
     may_build_labs().then(hold_alone)
 }
 
-/// The same for what takes little of the machine: another such test of this program may measure beside it. What fails so is
+/// The same for what takes little of the machine: other such tests of this program may measure beside it. What fails so is
 /// measured once more alone, see [`repeat`].
-pub fn measure_in_pairs() -> Option<Hold> {
+pub fn measure_beside_others() -> Option<Hold> {
     may_build_labs().then(|| {
-        let pair = PAIR.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut pair =
-            PAIR.1.wait_while(pair, |pair| pair.measuring == 2).unwrap_or_else(PoisonError::into_inner);
-        let files = pair.files.upgrade().unwrap_or_else(|| hold_alone().files);
-        pair.measuring += 1;
-        pair.files = Arc::downgrade(&files);
-        HELD.set(pair.files.clone());
+        let group = GROUP.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |group: &mut Group| group.measuring == GROUP_MAX;
+        let mut group = GROUP.1.wait_while(group, is_full).unwrap_or_else(PoisonError::into_inner);
+        let files = group.files.upgrade().unwrap_or_else(|| hold_alone().files);
+        group.measuring += 1;
+        group.files = Arc::downgrade(&files);
+        HELD.set(group.files.clone());
         Hold { files, _place: Some(Place) }
     })
 }
@@ -59,22 +59,22 @@ fn hold_alone() -> Hold {
     })
 }
 
-/// The tests that measure in pairs, and what they hold.
-static PAIR: (Mutex<Pair>, Condvar) =
-    (Mutex::new(Pair { measuring: 0, files: Weak::<[File; 0]>::new() }), Condvar::new());
+/// The tests that measure beside each other, and what they hold.
+static GROUP: (Mutex<Group>, Condvar) =
+    (Mutex::new(Group { measuring: 0, files: Weak::<[File; 0]>::new() }), Condvar::new());
 
-struct Pair {
+struct Group {
     measuring: usize,
     files: Weak<[File]>,
 }
 
-/// That of one of a pair.
+/// That of one of a group.
 struct Place;
 
 impl Drop for Place {
     fn drop(&mut self) {
-        PAIR.0.lock().unwrap_or_else(PoisonError::into_inner).measuring -= 1;
-        PAIR.1.notify_one();
+        GROUP.0.lock().unwrap_or_else(PoisonError::into_inner).measuring -= 1;
+        GROUP.1.notify_one();
     }
 }
 
@@ -117,7 +117,7 @@ fn hold(lock: impl FnOnce(File, File) -> io::Result<Arc<[File]>>) -> Hold {
 /// Nothing if others kept the machine busy all three times, programs or other machines on the same hardware: then there
 /// is nothing to be said of it but that.
 pub fn repeat<T>(mut measure: impl FnMut() -> Result<T, String>) -> Option<T> {
-    /// The first attempts of a pair go beside each other.
+    /// The first attempts of a group go beside each other.
     static SIDE_BY_SIDE: RwLock<()> = RwLock::new(());
     let (mut failed, mut always_taken, mut disturbed) = (0, true, false);
     for attempt in 1.. {
@@ -178,7 +178,7 @@ pub fn await_calm() {
     }
 }
 
-/// Of all measurements of this program: one of a pair may be held to be disturbed by what disturbed the other.
+/// Of all measurements of this program: one may be held to be disturbed by what disturbed another beside it.
 static DISTURBANCES: AtomicU64 = AtomicU64::new(0);
 
 /// Something else kept the machine from what is being measured, if `disturbed`.
@@ -245,6 +245,8 @@ impl ProcessorTimes {
     }
 }
 
+/// Each takes a tenth to a sixth of two processors.
+const GROUP_MAX: usize = 3;
 /// That tell something: undisturbed ones, or as many that others took from the first on.
 const ATTEMPTS: u32 = 3;
 const ATTEMPTS_AT_ALL: u32 = 8;

@@ -19,7 +19,7 @@ fn assert_chooses(over: &Over, is_right: impl Fn(&Value) -> bool) -> Option<Stri
 
 #[test]
 fn policed_udp_loses_to_tcp() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     let over = Over::path(&Scenario::new(80.0, 20.0), 50_000_000, false);
     // The path check's train passes.
     over.haul.lab.police_udp(Some(8.0), 100_000);
@@ -33,7 +33,7 @@ fn policed_udp_loses_to_tcp() {
 
 #[test]
 fn random_loss_is_no_reason_to_leave_udp() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     for loss in [0.001, 0.02] {
         let over = Over::path(&Scenario { loss, ..Scenario::new(40.0, 40.0) }, 30_000_000, false);
         assert_chooses(&over, |json| {

@@ -62,7 +62,7 @@ fn assert_limited(limit: &str, holds: impl Fn(&Value) -> bool, haul: &Haul, copy
 
 #[test]
 fn a_full_path() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     let sides = Sides::new();
     let haul = sides.haul(&Scenario::new(100.0, 20.0));
     assert_limited_by("path", &haul, || haul.start_cp(sides.push(&haul, &[])));
@@ -71,7 +71,7 @@ fn a_full_path() {
 
 #[test]
 fn a_path_that_loses_packets() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     let sides = Sides::new();
     let haul = sides.haul(&Scenario { loss: 0.05, ..Scenario::new(100.0, 20.0) });
     let is_that_much = |json: &Value| (0.04..0.08).contains(&json["loss"].as_f64().unwrap());
@@ -80,7 +80,7 @@ fn a_path_that_loses_packets() {
 
 #[test]
 fn a_policer() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     let sides = Sides::new();
     let policed =
         Scenario { policer_mbit: Some(50.0), policer_burst_ms: Some(100.0), ..Scenario::new(200.0, 40.0) };
@@ -94,7 +94,7 @@ fn a_policer() {
 
 #[test]
 fn a_rate_that_was_asked_for() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     let sides = Sides::new();
     let haul = sides.haul(&Scenario::new(200.0, 20.0));
     let push = || haul.start_cp(sides.push(&haul, &["--rate=100mbit"]));
@@ -108,7 +108,7 @@ fn wide_path() -> Scenario {
 
 #[test]
 fn a_slow_source() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     let sides = Sides::new();
     let Some(shim) = Shim::compile(sides.here.path()) else { return };
     let haul = Haul::start_with(&wide_path(), sides.there.path(), |server| shim.slow_reads(server, 5));
@@ -122,7 +122,7 @@ fn a_slow_source() {
 
 #[test]
 fn a_slow_target() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     let sides = Sides::new();
     let Some(shim) = Shim::compile(sides.here.path()) else { return };
     // The receiver gathers 64 MB in memory before a slow disk holds it up: more than that has to come.
@@ -133,7 +133,7 @@ fn a_slow_target() {
 
 #[test]
 fn a_receiver_that_is_not_there_half_the_time() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     let sides = Sides::new();
     let haul = sides.haul(&Scenario { queue_bdp: Some(2.0), ..wide_path() });
     assert_limited_by("receiver", &haul, || {

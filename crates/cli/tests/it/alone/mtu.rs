@@ -96,13 +96,13 @@ fn slow_copies(pull: bool) -> Vec<String> {
 /// A push and a pull at a time, which together leave much of the machine idle.
 #[test]
 fn copies_go_on_over_udp_when_the_mtu_shrinks() {
-    let Some(alone) = machine::measure() else { return };
+    let Some(held) = machine::measure_beside_others() else { return };
     machine::repeat(|| {
         let slow = thread::scope(|scope| {
-            let alone = &alone;
+            let held = &held;
             let both = [false, true].map(|pull| {
                 scope.spawn(move || {
-                    let _alone = alone.lend();
+                    let _held = held.lend();
                     slow_copies(pull)
                 })
             });

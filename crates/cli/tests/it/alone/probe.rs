@@ -19,7 +19,7 @@ fn probe(haul: &Haul, args: &[&str]) -> Ended {
 
 #[test]
 fn a_path_is_found_as_it_is() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     let there = folder();
     let haul = Haul::start(&Scenario { loss: 0.01, ..Scenario::new(50.0, 30.0) }, there.path());
     repeat(&haul.lab, || {

@@ -7,7 +7,7 @@ use std::fs;
 
 #[test]
 fn stripes_fill_a_path() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let Some(_beside_others) = machine::measure_beside_others() else { return };
     for pull in [false, true] {
         let over = Over::path(&Scenario::new(80.0, 30.0), 16_000_000, pull);
         let plain = || plain_tcp_mbps(&over.haul.lab, 4, over.len as u64);

@@ -14,7 +14,7 @@ use longhaul_testing::machine;
 
 /// A measurement, which is repeated where the machine was disturbed.
 fn measure(measure: impl FnMut() -> Verdict) {
-    if let Some(_in_pairs) = machine::measure_in_pairs() {
+    if let Some(_beside_others) = machine::measure_beside_others() {
         machine::repeat(measure);
     }
 }
