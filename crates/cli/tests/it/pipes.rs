@@ -77,11 +77,13 @@ impl Drop for Piped {
     }
 }
 
-/// Give all of it to a copy.
+/// Give a copy all that it takes.
 fn feed(command: Command, bytes: &[u8]) -> Ended {
     let mut copy = Piped::start(command);
-    copy.write(bytes);
+    // One that is refused may end before.
+    let written = copy.stdin.as_mut().expect("it is open").write_all(bytes);
     let (stdout, ended) = copy.finish();
+    assert!(written.is_ok() || ended.code != 0, "it read all");
     assert!(String::from_utf8_lossy(&stdout).lines().count() <= 1, "the result alone");
     ended
 }

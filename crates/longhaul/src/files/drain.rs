@@ -44,6 +44,8 @@ struct Shared {
     /// Groups that were handed to the writer, and those that are written.
     handed: AtomicU64,
     written: AtomicU64,
+    /// Of what was handed, groups that wait for one before them which has not come.
+    held_up: AtomicU64,
     pool: Mutex<Pool>,
     passed: Arc<Passed>,
     /// What is written to is open.
@@ -90,6 +92,7 @@ impl Drain {
         let shared = Arc::new(Shared {
             handed: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            held_up: AtomicU64::new(0),
             pool: Mutex::default(),
             passed: Arc::default(),
             is_open: AtomicBool::new(false),
@@ -187,6 +190,9 @@ impl Shared {
                 }
             }
             let mut next = self.written.load(Ordering::Relaxed);
+            if verified.contains_key(&next) {
+                self.held_up.store(0, Ordering::Relaxed);
+            }
             while let Some((data, len, hash)) = verified.remove(&next) {
                 self.write(&mut opened, &data[..len])?;
                 whole.push(&data[..len], hash);
@@ -194,6 +200,7 @@ impl Shared {
                 next += 1;
                 self.written.store(next, Ordering::Release);
             }
+            self.held_up.store(verified.len() as u64, Ordering::Relaxed);
             // What broke off leaves all as it was.
             if end == Some(next) && !self.stop.load(Ordering::Relaxed) {
                 return self.finish(opened, whole);
@@ -344,10 +351,13 @@ impl PartSink for StretchSink {
         Report { files_done: u64::from(is_done), durable, ..Report::default() }
     }
 
+    /// What the writer has still to write. What waits for a group that has not come is the path's affair: a sender that went
+    /// slower for it would bring that group later still.
     fn backlog(&self) -> Backlog {
         let shared = &self.writer.shared;
         let handed = shared.handed.load(Ordering::Relaxed);
-        let queued = handed.saturating_sub(shared.written.load(Ordering::Relaxed));
+        let done = shared.written.load(Ordering::Relaxed) + shared.held_up.load(Ordering::Relaxed);
+        let queued = handed.saturating_sub(done);
         let limit_bytes = PARTS_MAX as u64 * STRETCH_LEN;
         Backlog { queued_bytes: queued * GROUP_LEN, limit_bytes, refused: 0 }
     }
@@ -503,6 +513,22 @@ mod tests {
         assert_eq!((first.report().files_done, last.report().files_done), (0, 1));
         assert!(std::fs::read(out.path()).unwrap() == stream);
         assert_eq!(passed.hash.get(), Some(blake3::hash(&stream).as_bytes()));
+    }
+
+    #[test]
+    fn what_waits_for_a_group_that_has_not_come_does_not_slow_the_sender_down() {
+        let out = tempfile::NamedTempFile::new().unwrap();
+        let stream = vec![7; 3 * GROUP];
+        let mut drain = Drain::start(Ready::StandardOutput(out.reopen().unwrap()), Arc::new(|| {})).unwrap();
+        let mut only = drain.stretch(3 * GROUP_LEN, true, Allowance::default());
+        (0..3).for_each(|number| only.expect(hash_of(&stream, number, 0)));
+        only.write_at(GROUP_LEN, &stream[GROUP..]).unwrap();
+        let held_up = |drain: &Drain| drain.writer.shared.held_up.load(Ordering::Relaxed);
+        wait_until(|| (held_up(&drain) == 2).then_some(()));
+        assert_eq!(only.backlog().queued_bytes, 0);
+        only.write_at(0, &stream[..GROUP]).unwrap();
+        wait_until(|| only.is_finished().then_some(()));
+        assert_eq!((only.backlog().queued_bytes, held_up(&drain)), (0, 0));
     }
 
     #[test]
