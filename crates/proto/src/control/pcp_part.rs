@@ -17,8 +17,6 @@ pub enum PcpPart {
     Burden,
     /// Compensation fades where it does not help (§3.5).
     TitForTat,
-    /// What was given up in vain is tested once others let go of the queue.
-    Retake,
     /// A train is judged by a line through all of its delays (§3.1), not by its ends.
     Line,
     /// A growth that may be noise is accepted with the probability that it is (§3.1).
@@ -27,16 +25,10 @@ pub enum PcpPart {
     Tolerance,
     /// Trains are longer than five datagrams, and shorter again where some get lost.
     TrainLength,
-    /// A train that the host could not pace says nothing.
-    Void,
     /// While a train's result is out, base traffic makes up for what it sent beyond the base rate.
     Repay,
-    /// A failed train's rate of arrival bounds the next step (§3.3).
-    Guess,
     /// Failed probes are repeated less and less often (§3.3).
     BackOff,
-    /// … at random in the later half of the wait.
-    RandomWait,
     /// The step does not shrink below a datagram in a round trip.
     LeastStep,
     /// A transfer begins with what the last one found (§3.4).
@@ -47,7 +39,7 @@ pub enum PcpPart {
 
 impl PcpPart {
     /// Every one, in the order of the files that they are in.
-    pub const ALL: [PcpPart; 20] = [
+    pub const ALL: [PcpPart; 16] = [
         PcpPart::Compensation,
         PcpPart::EarlyCut,
         PcpPart::TrainShadow,
@@ -55,16 +47,12 @@ impl PcpPart {
         PcpPart::Ageing,
         PcpPart::Burden,
         PcpPart::TitForTat,
-        PcpPart::Retake,
         PcpPart::Line,
         PcpPart::Chance,
         PcpPart::Tolerance,
         PcpPart::TrainLength,
-        PcpPart::Void,
         PcpPart::Repay,
-        PcpPart::Guess,
         PcpPart::BackOff,
-        PcpPart::RandomWait,
         PcpPart::LeastStep,
         PcpPart::History,
         PcpPart::Burst,
@@ -80,16 +68,12 @@ impl PcpPart {
             PcpPart::Ageing => "ageing of the least delay",
             PcpPart::Burden => "burden of a probe",
             PcpPart::TitForTat => "tit for tat",
-            PcpPart::Retake => "retaking",
             PcpPart::Line => "least squares",
             PcpPart::Chance => "probabilistic accept",
             PcpPart::Tolerance => "tolerance",
             PcpPart::TrainLength => "train length",
-            PcpPart::Void => "void trains",
             PcpPart::Repay => "repaying a train",
-            PcpPart::Guess => "guess from a failure",
             PcpPart::BackOff => "back-off",
-            PcpPart::RandomWait => "random wait",
             PcpPart::LeastStep => "least step",
             PcpPart::History => "history",
             PcpPart::Burst => "bursts",

@@ -60,7 +60,7 @@ pub(super) fn judge(paths: &[Path], effects: &[Effect], parts: &[PcpPart]) -> Ve
         part(&QUICK, PcpPart::History, &[(AGAIN, Measure::Goodput), (AGAIN_BESIDE, Measure::Goodput)]),
         part(&NOT_STARVED, PcpPart::TitForTat, &[(ONE_TCP, Measure::Goodput), (FOUR_TCP, Measure::Goodput)]),
         late(&CONSERVATIVE, paths, &LATE, |ratio| ratio.at_most(1.0)),
-        late(&TIMING, paths, &LATE[..3], |ratio| ratio.at_least(0.9)).otherwise(&void(effects)),
+        late(&TIMING, paths, &LATE[..3], |ratio| ratio.at_least(0.9)),
         all_worth(effects, parts),
     ]
 }
@@ -99,20 +99,6 @@ fn late(claim: &Claim, paths: &[Path], cases: &[&str], find: fn(&Interval) -> Fi
     let finding = Finding::everywhere(ratios.iter().map(|(_, ratio)| find(ratio)));
     let figures = ratios.iter().map(|(case, ratio)| format!("{case}: {ratio} times that of {ALONE}"));
     claim.judge_finding(finding, figures.collect::<Vec<_>>().join("; "))
-}
-
-/// What the rule on trains that could not be paced has to do with it.
-fn void(effects: &[Effect]) -> String {
-    let is_void = |effect: &&Effect| {
-        (effect.part, effect.case, effect.measure) == (PcpPart::Void, LATE[2], Measure::Goodput)
-    };
-    effects.iter().find(is_void).map_or_else(String::new, |effect| {
-        format!(
-            "a train is void that left a tenth slower than asked, though it shows that the path carries what it left at; \
-             where it is not, hosts 1 ms late get {} times as much",
-            effect.interval
-        )
-    })
 }
 
 fn all_worth(effects: &[Effect], parts: &[PcpPart]) -> Statement {
@@ -183,9 +169,9 @@ mod tests {
     #[test]
     fn what_is_worth_nothing_is_named() {
         let off = Run { goodput_mbps: 5.0, evenness: Some(0.95), ..Run::default() };
-        let paths = paths(20, PcpPart::Retake, off);
+        let paths = paths(20, PcpPart::Ageing, off);
         let last = judge(&paths, &effects(&paths), &PcpPart::ALL).pop().unwrap();
         assert!(last.figures.contains("least squares (nothing)"), "{last:?}");
-        assert!(!last.figures.contains(PcpPart::Retake.name()), "{last:?}");
+        assert!(!last.figures.contains(PcpPart::Ageing.name()), "{last:?}");
     }
 }

@@ -21,7 +21,6 @@ pub(super) struct Compensation {
     /// Datagrams were lost while the queue was about as long as it gets.
     overflowed: bool,
     tit_for_tat: TitForTat,
-    given_up: Option<f64>,
     without: Without,
 }
 
@@ -70,7 +69,6 @@ impl Compensation {
             longest_ns: 0.0,
             overflowed: false,
             tit_for_tat: TitForTat::new(without.has(PcpPart::TitForTat)),
-            given_up: None,
             without,
         }
     }
@@ -78,11 +76,6 @@ impl Compensation {
     /// The queueing delay last seen.
     pub fn queue(&self) -> Duration {
         Duration::from_nanos(self.queue_ns as u64)
-    }
-
-    /// Others have just let go of the queue: the rate, in bit/s, that was given up for them in vain.
-    pub fn poll_given_up(&mut self) -> Option<f64> {
-        self.given_up.take().filter(|_| self.without.has(PcpPart::Retake))
     }
 
     /// Datagrams were lost.
@@ -107,7 +100,6 @@ impl Compensation {
         }
         self.queue_ns = self.least.excess(delay);
         self.longest_ns = self.longest_ns.max(self.queue_ns);
-        self.given_up = self.tit_for_tat.on_delay(self.queue_ns).or(self.given_up);
         let (noise, rtt_ns) = (self.noise_ns(pace), nanos(pace.rtt) as f64);
         let round = &mut self.round;
         if ack.latest < round.begins {
@@ -357,9 +349,6 @@ mod tests {
         let cuts = feed.send(1000, |_| 10_000);
         assert!(cuts[1] > 0.15 && *cuts.last().unwrap() < 0.02, "{cuts:?}");
         assert_eq!(feed.watched.burden(35_000_000, pace()), 0.0);
-        assert_eq!(feed.watched.poll_given_up(), None);
-        feed.send(10, |_| 4_000);
-        assert_eq!(feed.watched.poll_given_up(), Some(RATE));
         feed.send(200, |_| 0);
         let again = feed.send(200, |_| 10_000);
         assert!(again.iter().any(|cut| *cut > 0.15), "{again:?}");

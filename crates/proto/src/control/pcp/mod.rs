@@ -6,9 +6,8 @@
 //! and below it to make up for what a train sent beyond it.
 //!
 //! ```text
-//!            ┌─ carried: base := tested, step × 2, next probe at once
-//! probe ─────┼─ queued or lost: step / 2, next probe after up to 2, 4, … 64 round trips
-//!            └─ void (the host could not pace it): again, at the rate that it could
+//! probe ─────┬─ carried: base := tested, step × 2, next probe at once
+//!            └─ queued or lost: step / 2, next probe after 1, 2, … 32 round trips
 //! base traffic ── a queue builds: base × (1 − what exceeds the path − what drains the queue in a round trip)
 //! ```
 //!
@@ -130,9 +129,7 @@ impl Pcp {
         self.train_len.on_verdict(verdict);
         match verdict {
             Verdict::Carried(rate) => self.search.on_carried(now, rate),
-            Verdict::Queued(rate) => self.search.on_failed(train.asked_at(), Some(rate), &mut self.rng),
-            Verdict::Lost => self.search.on_failed(train.asked_at(), None, &mut self.rng),
-            Verdict::Void(realised) => self.search.on_void(now, realised),
+            Verdict::Queued | Verdict::Lost => self.search.on_failed(train.asked_at()),
         }
     }
 
@@ -185,11 +182,8 @@ impl Pcp {
             return;
         }
         if let Some(cut) = self.compensation.on_base(ack, self.pace()) {
-            self.search.lower(ack.now, cut.share, cut.is_full, &mut self.rng);
+            self.search.lower(ack.now, cut.share, cut.is_full);
             self.tolerance /= 2.0;
-        }
-        if let Some(rate) = self.compensation.poll_given_up() {
-            self.search.retake(ack.now, rate);
         }
     }
 
@@ -220,7 +214,7 @@ impl Pcp {
         }
         let lost = covered.saturating_sub(received.saturating_add(overrun)) as f64 / covered.max(1) as f64;
         if covered >= LOSS_DATAGRAMS * self.datagram_len && lost > LOSS_MAX {
-            self.search.lower(ack.now, lost / 2.0, true, &mut self.rng);
+            self.search.lower(ack.now, lost / 2.0, true);
         }
     }
 }
@@ -275,7 +269,7 @@ impl Controller for Pcp {
         // Circuit breaker: nothing comes back at all.
         self.train = None;
         self.repay = 0.0;
-        self.search.lower(now, 0.5, true, &mut self.rng);
+        self.search.lower(now, 0.5, true);
     }
 
     fn pacing_rate(&self) -> Option<Rate> {

@@ -5,10 +5,6 @@
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TitForTat {
     mode: Mode,
-    /// The rate that was given up in vain, bit/s.
-    given_up: f64,
-    /// Longest queueing delay since it was, ns.
-    most_ns: f64,
     /// Full compensation may be given up.
     may_fade: bool,
 }
@@ -51,7 +47,7 @@ pub(super) struct QueuedRound {
 impl TitForTat {
     /// Nothing has been tried yet.
     pub const fn new(may_fade: bool) -> TitForTat {
-        TitForTat { mode: FRESH, given_up: 0.0, most_ns: 0.0, may_fade }
+        TitForTat { mode: FRESH, may_fade }
     }
 
     /// Others fill the queue, whatever we do.
@@ -64,16 +60,6 @@ impl TitForTat {
         self.mode = FRESH;
     }
 
-    /// A datagram was queued for so long. Returns the rate given up in vain, if those for whom it was have just let go.
-    pub fn on_delay(&mut self, queue_ns: f64) -> Option<f64> {
-        self.most_ns = self.most_ns.max(queue_ns);
-        let let_go = self.is_weak() && queue_ns < self.most_ns * LET_GO;
-        let_go.then(|| {
-            self.most_ns = queue_ns;
-            self.given_up
-        })
-    }
-
     /// A round with a queue is over. Returns the share of the rate to take off.
     pub fn on_round(&mut self, round: &QueuedRound) -> f64 {
         if let Mode::Trial { cut, mean_ns } = self.mode {
@@ -83,8 +69,6 @@ impl TitForTat {
         match &mut self.mode {
             Mode::Full(yielded) => {
                 if yielded.on_round(round) && self.may_fade {
-                    self.given_up = yielded.first_rate;
-                    self.most_ns = round.mean_ns;
                     self.mode = WEAK;
                     return round.full / DIVISOR;
                 }
@@ -133,8 +117,6 @@ const HELPED: f64 = 0.7;
 const DIVISOR: f64 = 10.0;
 const DIVIDE_ROUNDS: u32 = 4;
 const STRENGTH_MIN: f64 = 0.001;
-/// Once the queue is shorter than this part of its longest, others have let go of it: a TCP halves its window.
-const LET_GO: f64 = 0.5;
 /// Probing flows alone could each take the others for TCPs. So when the queue overflows, where a TCP would halve its
 /// rate, a cut of this much at most is tried; if it shortens the queue, compensation works.
 const OVERFLOW_CUT_MAX: f64 = 0.125;
@@ -198,16 +180,6 @@ mod tests {
             tit_for_tat.on_round(&round(2e6, 10e6));
         }
         assert!(!tit_for_tat.is_weak(), "nothing was held back for long");
-    }
-
-    #[test]
-    fn what_was_given_up_is_told_when_others_let_go() {
-        let mut tit_for_tat = TitForTat::new(true);
-        made_weak(&mut tit_for_tat);
-        assert_eq!(tit_for_tat.on_delay(30e6), None);
-        assert_eq!(tit_for_tat.on_delay(16e6), None);
-        assert_eq!(tit_for_tat.on_delay(14e6), Some(10e6));
-        assert_eq!(tit_for_tat.on_delay(13e6), None, "once");
     }
 
     #[test]
