@@ -245,7 +245,7 @@ impl ProcessorTimes {
     }
 }
 
-/// Each takes a tenth to a sixth of two processors.
+/// With three of them half of two processors is idle.
 const GROUP_MAX: usize = 3;
 /// That tell something: undisturbed ones, or as many that others took from the first on.
 const ATTEMPTS: u32 = 3;
