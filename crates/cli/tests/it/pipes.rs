@@ -9,7 +9,7 @@ use longhaul_lab::Scenario;
 use rustix::process::{Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -46,7 +46,11 @@ impl Piped {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        self.stdin.as_mut().expect("it is open").write_all(bytes).expect("it reads");
+        self.try_write(bytes).expect("it reads");
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stdin.as_mut().expect("it is open").write_all(bytes)
     }
 
     /// What comes next of standard output.
@@ -81,7 +85,7 @@ impl Drop for Piped {
 fn feed(command: Command, bytes: &[u8]) -> Ended {
     let mut copy = Piped::start(command);
     // One that is refused may end before.
-    let written = copy.stdin.as_mut().expect("it is open").write_all(bytes);
+    let written = copy.try_write(bytes);
     let (stdout, ended) = copy.finish();
     assert!(written.is_ok() || ended.code != 0, "it read all");
     assert!(String::from_utf8_lossy(&stdout).lines().count() <= 1, "the result alone");

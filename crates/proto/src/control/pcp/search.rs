@@ -84,7 +84,7 @@ impl Search {
     pub fn set_rtt(&mut self, now: Time, rtt: Duration) {
         if rtt < self.rtt {
             // What was put off by a round trip that has come back to normal is not put off for long.
-            self.next = self.next.min(now + rtt * (1 << (BACKOFF_MAX - 1)));
+            self.next = self.next.min(now + rtt * (1 << BACKOFF_MAX));
         }
         self.rtt = rtt;
     }
@@ -104,9 +104,9 @@ impl Search {
     pub fn on_failed(&mut self, asked_at: Time) {
         self.settle_history(false);
         self.step = (self.step / 2.0).max(self.step_min());
+        let before = if self.without.has(PcpPart::BackOff) { self.failures } else { 0 };
+        self.next = asked_at + self.rtt * (1 << before);
         self.failures = (self.failures + 1).min(BACKOFF_MAX);
-        let failures = if self.without.has(PcpPart::BackOff) { self.failures } else { 1 };
-        self.next = asked_at + self.rtt * (1 << (failures - 1));
     }
 
     /// There was too little to send for a whole train.
@@ -163,8 +163,8 @@ impl Search {
     }
 }
 
-/// After so many failures in a row the wait, which doubles with each, grows no more: 32 round trips.
-const BACKOFF_MAX: u32 = 6;
+/// A wait is twice the last, so often in a row at most: 32 round trips.
+const BACKOFF_MAX: u32 = 5;
 /// What a lower rate leaves is looked for after so many round trips.
 const SOON_ROUNDS: u32 = 3;
 /// The smallest step is a datagram in a round trip, or in this where the round trip is shorter …
