@@ -126,7 +126,10 @@ fn remove(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
 /// see to it that nobody believes it.
 pub(super) fn give_up(journal: &Lease, folder: &OwnedFd, name: &[u8]) {
     let _ = set_len(journal, 0);
-    let _ = remove(folder, name);
+    // Where it has gone another copy's may be.
+    if is_at(journal, folder, name) {
+        let _ = remove(folder, name);
+    }
 }
 
 /// Remove the part files that go with a journal, whatever it says itself.

@@ -20,8 +20,9 @@ pub(super) struct Logs {
 /// One file's journal.
 struct Log {
     header: Header,
-    /// The journal, which is ours for as long as this is open.
-    file: Lease,
+    /// The journal, while it is ours. `None`: the file has landed, or nothing more is kept of it here. Whoever brings the part
+    /// file to the disk shares it, since what comes of that decides what may be believed.
+    file: Option<Arc<Lease>>,
     /// Who has what is written to it.
     keeper: BootId,
     /// All that is in it, for its next seal.
@@ -36,8 +37,6 @@ struct Log {
     unsynced: bool,
     /// A marker has reached the disk, and with it the names of journal and part file.
     synced: bool,
-    /// The file has landed, or nothing is kept of it: nothing may be written any more.
-    closed: bool,
 }
 
 impl Logs {
@@ -51,14 +50,13 @@ impl Logs {
         let mut log = Log {
             header,
             keeper: keeper_of(&file),
-            file,
+            file: Some(Arc::new(file)),
             digest,
             written_len: 0,
             pending,
             torn: false,
             unsynced: true,
             synced: false,
-            closed: false,
         };
         log.note(&Record::Source(Source::new(target.entry(entry))));
         // A journal that cannot be written costs progress after an interruption, not the copy.
@@ -71,17 +69,17 @@ impl Logs {
     /// journal says so, on the disk too, before anything is stored: else one who goes on with that version would take this one's
     /// data for its own, or holes for those groups once the part file is long again.
     pub(super) fn resume(&self, target: &Target, resumed: Resumed) -> io::Result<()> {
+        let journal = Arc::new(resumed.journal);
         let mut log = Log {
             header: resumed.header,
-            keeper: keeper_of(&resumed.journal),
-            file: resumed.journal,
+            keeper: keeper_of(&journal),
+            file: Some(journal.clone()),
             digest: resumed.digest,
             written_len: resumed.journal_len,
             pending: Vec::new(),
             torn: true,
             unsynced: true,
             synced: false,
-            closed: false,
         };
         let is_as_it_says = resumed.is_same_version && resumed.lost.is_empty();
         if !resumed.is_same_version {
@@ -91,7 +89,7 @@ impl Logs {
             log.note(&Record::Lost { index });
         }
         let is_told =
-            if is_as_it_says { Ok(()) } else { log.flush().and_then(|()| Ok(fdatasync(&*log.file)?)) };
+            if is_as_it_says { Ok(()) } else { log.flush().and_then(|()| Ok(fdatasync(&**journal)?)) };
         self.insert(resumed.entry, log);
         is_told
     }
@@ -135,8 +133,6 @@ impl Logs {
         for (entry, log) in self.all() {
             if let Err(error) = sync_one(target, entry, &log) {
                 lock(&self.logs).remove(&entry);
-                // It is still ours, whether anybody else has need of it or not.
-                lock(&log).give_up(target, entry);
                 failed(entry, error);
             }
         }
@@ -148,7 +144,7 @@ impl Logs {
         for log in logs.into_values() {
             let mut log = lock(&log);
             let _ = log.flush();
-            log.closed = true;
+            log.file = None;
         }
     }
 
@@ -156,12 +152,12 @@ impl Logs {
     pub(super) fn keep(&self, target: &Target, entry: EntryIndex, on_disk: bool) -> io::Result<()> {
         let Some(log) = self.get(entry) else { return Ok(()) };
         if on_disk && let Err(error) = sync_one(target, entry, &log) {
-            self.give_up(target, entry);
+            lock(&self.logs).remove(&entry);
             return Err(error);
         }
         let mut held = lock(&log);
         held.flush()?;
-        held.closed = true;
+        held.file = None;
         lock(&self.logs).remove(&entry);
         Ok(())
     }
@@ -171,9 +167,9 @@ impl Logs {
         let log = lock(&self.logs).remove(&entry);
         if let Some(log) = log {
             let mut log = lock(&log);
-            log.closed = true;
             // A journal left without its part file is never believed.
             let _ = target.remove_journal(entry);
+            log.file = None;
         }
     }
 
@@ -190,35 +186,39 @@ impl Logs {
     }
 }
 
+/// Bring a part file to the disk itself, and note that. Where that fails nothing is kept of it.
 fn sync_one(target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<()> {
-    let (journal_len, seal) = {
+    let (journal, journal_len, seal) = {
         let mut log = lock(log);
-        if log.closed || !log.unsynced || log.flush().is_err() {
+        let Some(journal) = log.file.clone() else { return Ok(()) };
+        if !log.unsynced || log.flush().is_err() {
             return Ok(());
         }
         log.unsynced = false;
-        (log.written_len, seal(&log.digest))
+        (journal, log.written_len, seal(&log.digest))
     };
     // It may have landed meanwhile.
     let Ok(part) = target.part(entry, || target.reopen_part(entry)) else { return Ok(()) };
     // Others may go on noting things; the marker speaks of what was noted before.
-    part.sync_data()?;
-    if let Some(error) = target.take_lost(entry) {
+    let synced = part.sync_data();
+    if let Err(error) = synced.and_then(|()| target.take_lost(entry).map_or(Ok(()), Err)) {
+        lock(log).file = None;
+        // It is still ours, whether anybody else has need of it or not. A folder that is gone has taken it along.
+        let _ = target.give_up(entry, &journal);
         return Err(error);
     }
-    let (journal, is_first) = {
+    let is_first = {
         let mut log = lock(log);
         let unsynced = log.unsynced;
         log.note(&Record::Synced { journal_len, seal });
         log.unsynced = unsynced;
         // What cannot be written now stays for the next time.
         let _ = log.flush();
-        let Ok(journal) = log.file.try_clone() else { return Ok(()) };
-        (journal, !std::mem::replace(&mut log.synced, true))
+        !std::mem::replace(&mut log.synced, true)
     };
     // After a power cut the data is worth what the journal says of it, and both need their names. Where this fails there is less
     // to go on from, and nothing is wrong.
-    let _ = fdatasync(&journal);
+    let _ = fdatasync(&**journal);
     if is_first {
         let _ = target.sync_folder(entry);
     }
@@ -233,24 +233,21 @@ impl Log {
     }
 
     fn give_up(&mut self, target: &Target, entry: EntryIndex) {
-        self.closed = true;
         // A folder that is gone has taken it along.
-        let _ = target.give_up(entry, &self.file);
+        let _ = self.file.take().map(|file| target.give_up(entry, &file));
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.closed || self.pending.is_empty() {
-            return Ok(());
-        }
+        let Some(file) = self.file.as_deref().filter(|_| !self.pending.is_empty()) else { return Ok(()) };
         if self.torn {
-            set_len(&self.file, self.written_len)?;
+            set_len(file, self.written_len)?;
             self.torn = false;
         }
         let mut bytes = std::mem::take(&mut self.pending);
         let (len, mut digest) = (bytes.len(), self.digest.clone());
         let kept = Record::Kept { boot: self.keeper, seal: seal(digest.update(&bytes)) };
         kept.write(&self.header, self.written_len + len as u64, &mut bytes);
-        if let Err(error) = self.file.write_all_at(&bytes, self.written_len) {
+        if let Err(error) = file.write_all_at(&bytes, self.written_len) {
             self.torn = true;
             bytes.truncate(len);
             self.pending = bytes;
@@ -275,20 +272,37 @@ mod tests {
     use longhaul_proto::session::manifest::{Entry, GROUP_LEN, Kind, Layout, Manifest};
     use std::collections::HashMap;
     use std::fs;
+    use std::path::Path;
 
-    /// With two writers one may find the disk full, and fail the file, between the other's storing and noting.
-    #[test]
-    fn what_is_noted_just_after_a_file_failed_is_kept() {
-        let top = tempfile::tempdir().unwrap();
+    /// A folder for a file of three groups.
+    fn target(top: &Path) -> Target {
         let data_len = 3 * GROUP_LEN;
         let kind = Kind::File { size: data_len, extents: None, version: None };
         let entry = Entry { path: b"f".to_vec(), kind, mode: 0o644, mtime: (1, 0) };
         let manifest = Manifest::of(vec![entry]);
         let layout = Layout::new(&manifest);
-        let folder = Arc::new(fs::File::open(top.path()).unwrap().into());
+        let folder = Arc::new(fs::File::open(top).unwrap().into());
         let place = Place { top: Some(folder), ..Place::default() };
-        let target = Target::new(Arc::new(manifest), Arc::new(layout), place, HashMap::new());
-        let logs = Logs::default();
+        Target::new(Arc::new(manifest), Arc::new(layout), place, HashMap::new())
+    }
+
+    /// Whoever was about to write something out finds that there is nothing to write any more, and keeps nobody out till then.
+    #[test]
+    fn a_journal_that_was_stopped_is_free_at_once() {
+        let top = tempfile::tempdir().unwrap();
+        let (target, logs) = (target(top.path()), Logs::default());
+        logs.begin(&target, 0, [1; 8]).unwrap();
+        let about_to_flush = logs.all();
+        logs.close_all();
+        assert!(target.create_journal(0).is_ok());
+        drop(about_to_flush);
+    }
+
+    /// With two writers one may find the disk full, and fail the file, between the other's storing and noting.
+    #[test]
+    fn what_is_noted_just_after_a_file_failed_is_kept() {
+        let top = tempfile::tempdir().unwrap();
+        let (target, logs) = (target(top.path()), Logs::default());
         logs.begin(&target, 0, [1; 8]).unwrap();
         logs.note(0, Record::Range(0..100));
         logs.flush_failed(0);

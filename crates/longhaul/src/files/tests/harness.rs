@@ -217,6 +217,12 @@ impl Trip {
             let again: Vec<u64> = to_send.iter().copied().filter(|_| rng.u8(..8) == 0).collect();
             to_send.extend(again);
             rng.shuffle(&mut to_send);
+            // What is sent last comes for the first time then: a copy that stops before it is not whole.
+            if let Some((&last, others)) = to_send.split_first() {
+                let others: Vec<u64> = others.iter().copied().filter(|packet| *packet != last).collect();
+                to_send.truncate(1);
+                to_send.extend(others);
+            }
         } else {
             to_send.reverse();
         }
