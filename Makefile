@@ -33,7 +33,7 @@ DEV := $(abspath $(CARGO_TARGET_DIR))/debug
 # The workspace as everything that runs a part of it builds it: with other features it would be compiled again.
 WHOLE := --locked --workspace --features longhaul-stripe/tokio
 # Tests mostly wait: for paths, for programs, for each other's end.
-export RUST_TEST_THREADS ?= 6
+export RUST_TEST_THREADS ?= 12
 # Property tests draw the same cases each time, so that a red run can be repeated; make test-long draws others.
 unit: export PROPTEST_RNG_SEED ?= 1
 # A panic tells its place and why; the frames above it, in whatever number of them, hide what failed.
