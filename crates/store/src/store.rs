@@ -333,10 +333,7 @@ impl Store {
                 self.agent.run(request.body(SendBody::from_reader(&mut reader)).map_err(wrong)?)
             }
         };
-        answer.map_err(|error| match error {
-            ureq::Error::Io(error) => error,
-            error => io::Error::other(Unreachable(error.to_string())),
-        })
+        answer.map_err(ureq::Error::into_io)
     }
 }
 
@@ -358,11 +355,6 @@ impl Payload<'_> {
         Ok(Some(BASE64_STANDARD.encode(digest)))
     }
 }
-
-/// No answer came.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Unreachable(String);
 
 /// The store said no.
 #[derive(Debug, thiserror::Error)]
@@ -416,8 +408,8 @@ fn is_momentary(error: &io::Error) -> bool {
             refused.status.is_server_error()
                 || matches!(refused.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
         }
-        // ureq tells so what happens in the middle of an answer.
-        None => inner.is::<Unreachable>() || inner.is::<ureq::Error>(),
+        // What ureq says of it, unless an answer makes no sense.
+        None => error.kind() != io::ErrorKind::InvalidData,
     }
 }
 

@@ -207,9 +207,14 @@ impl Daemon {
 
     /// Copy, and fail the test unless that goes well.
     pub fn copy<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> serde_json::Value {
-        let ended = Running::start(&mut self.cp(args)).finish();
+        self.await_success(Running::start(&mut self.cp(args))).json()
+    }
+
+    /// Fail the test unless a copy ends well.
+    pub fn await_success(&self, copy: Running) -> Ended {
+        let ended = copy.finish();
         assert_eq!(ended.code, 0, "{}\nthe daemon: {}", ended.stderr, self.running.said()[1]);
-        ended.json()
+        ended
     }
 
     /// The program that it has started.

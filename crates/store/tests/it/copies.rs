@@ -165,6 +165,6 @@ fn a_store_that_is_away_for_a_while_delays_a_copy() {
     // Those that are on their way fail at once and wait for their second attempt.
     std::thread::sleep(Duration::from_millis(500));
     gateway.restart();
-    copy.finish().expect_code(0);
+    daemon.await_success(copy);
     assert_same_bytes(gateway.file("a/b/file"), &file);
 }
