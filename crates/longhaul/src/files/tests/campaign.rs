@@ -494,5 +494,5 @@ const AT_A_TIME: usize = 2;
 
 /// Of what had been delivered. What the threads of a sink have noted when it ends hangs on how busy the machine is.
 const KEPT_MIN: f64 = 0.95;
-/// The same beside other tests.
-const KEPT_MIN_BUSY: f64 = 0.8;
+/// The same beside other tests: a keeper that notes nothing leaves three tenths.
+const KEPT_MIN_BUSY: f64 = 0.5;
