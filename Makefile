@@ -27,7 +27,6 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 LIBDIR ?= $(PREFIX)/lib
 # Where it takes them from.
 C_LIBRARIES ?= $(CARGO_TARGET_DIR)/release
-C_HEADER := bindings/c/include/longhaul.h
 MATURIN := $(TOOLS)/python/bin/maturin
 DEV := $(abspath $(CARGO_TARGET_DIR))/debug
 # The workspace as everything that runs a part of it builds it: with other features it would be compiled again.
@@ -132,7 +131,7 @@ peers: ## Install the programs that the lab compares longhaul with, as far as th
 
 # The cheapest checks first, the tests and their summary last.
 .PHONY: test
-test: setup fmt deny lint doc fuzz bindings unit ## Run every check and test
+test: setup fmt deny lint doc fuzz python unit ## Run every check and test
 
 .PHONY: test-long
 test-long: last-release test-static test-wheel ## Run all tests with cases drawn anew, and what takes minutes each: many more seeds, transfers and rounds
@@ -204,17 +203,9 @@ programs:
 fuzz: programs ## Give every parser mutated bytes, the same each time (RUNS=n for more, SEED=n for others)
 	$(DEV)/longhaul-fuzz --runs $(or $(RUNS),50000) --seed $(or $(SEED),1)
 
-.PHONY: bindings
-bindings: header-check python ## Check the C header, test the Python package (the C library is tested by unit)
-
 .PHONY: header
 header: ## Make the C header anew after a change of the library's calls
-	$(TOOLS)/bin/cbindgen --quiet --config bindings/c/cbindgen.toml bindings/c -o $(C_HEADER)
-
-.PHONY: header-check
-header-check:
-	$(TOOLS)/bin/cbindgen --quiet --verify --config bindings/c/cbindgen.toml bindings/c -o $(C_HEADER) >/dev/null \
-		|| { echo "$(C_HEADER) does not match the library: make header" >&2; exit 1; }
+	LONGHAUL_RECORD=1 $(CARGO) test --locked -p longhaul-c --test it -- header::
 
 # A Python that is new enough for the package, wherever it comes from.
 PYTHON = $(firstword $(shell for python in python3 /usr/bin/python3; do \

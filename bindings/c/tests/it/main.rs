@@ -3,4 +3,5 @@
 mod calls;
 mod closing;
 mod common;
+mod header;
 mod programs;
