@@ -110,7 +110,7 @@ impl Door {
                     let core = locked(&self.streams).get(&id).cloned().flatten();
                     if let Some(core) = core.and_then(|core| core.upgrade()) {
                         let (sealer, opener) = core.secrets.lane(Side::Server, &nonces);
-                        core.add_lane(socket, sealer, opener)?;
+                        core.add_lane(socket, 0, sealer, opener)?;
                     }
                     return Ok(Met::Joined);
                 }
@@ -144,7 +144,7 @@ impl Door {
         let (id, options) = (agreed.secrets.id, self.options.clone().buffer(agreed.buffer));
         let core =
             Core::new(&options, agreed.secrets, agreed.lanes_max, agreed.limit, &socket, Side::Server)?;
-        let stream = StripedStream::start(core, socket)?;
+        let stream = StripedStream::start(core, socket, 0)?;
         locked(&self.streams).insert(id, Some(std::sync::Arc::downgrade(stream.core())));
         Ok(stream)
     }

@@ -345,7 +345,7 @@ impl Porter {
             &guest.socket,
             Side::Server,
         )
-        .and_then(|core| StripedStream::start(core, guest.socket));
+        .and_then(|core| StripedStream::start(core, guest.socket, 0));
         match stream {
             Ok(stream) => {
                 self.streams.insert(id, Arc::downgrade(stream.core()));
@@ -364,7 +364,7 @@ impl Porter {
     fn join(&mut self, guest: Guest, id: &[u8; ID_LEN], nonces: &longhaul_net::join::Nonces) {
         let Some(core) = self.streams.get(id).and_then(Weak::upgrade) else { return };
         let (sealer, opener) = core.secrets.lane(Side::Server, nonces);
-        if let Err(error) = core.add_lane(guest.socket, sealer, opener) {
+        if let Err(error) = core.add_lane(guest.socket, 0, sealer, opener) {
             self.complaints.add(&format!("{}: its lane is of no use: {error}", guest.peer));
         }
     }

@@ -148,6 +148,8 @@ impl Failure {
 pub struct Lane {
     /// Its name here.
     pub id: LaneId,
+    /// At which of our local ends it begins, if we began it.
+    end: usize,
     /// Does not block.
     pub socket: TcpStream,
     /// Bytes of the stream that went out on it.
@@ -229,7 +231,13 @@ impl Core {
     }
 
     /// A lane joins. `false`: there are enough, or the stream is over.
-    pub fn add_lane(&self, socket: TcpStream, sealer: LaneSealer, opener: LaneOpener) -> io::Result<bool> {
+    pub fn add_lane(
+        &self,
+        socket: TcpStream,
+        end: usize,
+        sealer: LaneSealer,
+        opener: LaneOpener,
+    ) -> io::Result<bool> {
         socket.set_nonblocking(true)?;
         let mut state = self.lock();
         // A server may not know yet that a lane which the client replaces has died.
@@ -239,7 +247,8 @@ impl Core {
         }
         let id = state.next_lane;
         state.next_lane += 1;
-        let lane = Lane { id, socket, sent: 0.into(), received: 0.into() };
+        self.turns.begun(end);
+        let lane = Lane { id, end, socket, sent: 0.into(), received: 0.into() };
         let lane = Arc::new(lane);
         state.lanes.insert(id, lane.clone());
         state.out.add_lane(id);
@@ -261,6 +270,7 @@ impl Core {
         // The other side closes its lanes when all has been said: what was settled stays so.
         state.settled |= state.is_settled();
         let Some(lane) = state.lanes.remove(&id) else { return };
+        self.turns.ended(lane.end);
         let _ = lane.socket.shutdown(Shutdown::Both);
         let again = state.out.remove_lane(id);
         state.notices.lane_died(id);

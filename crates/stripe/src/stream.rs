@@ -69,12 +69,12 @@ impl StripedStream {
         deadline: Instant,
     ) -> io::Result<StripedStream> {
         let turns = Turns::new(options.ends_to(address.ip())?, turn);
-        let socket = turns.dial(&options.tcp, address, deadline)?;
+        let (socket, end) = turns.dial(&options.tcp, address, deadline)?;
         let agreed = handshake::open(&socket, options, deadline)?;
         let mut core =
             Core::new(options, agreed.secrets, agreed.lanes_max, agreed.limit, &socket, Side::Client)?;
         core.turns = turns;
-        let stream = StripedStream::start(core, socket)?;
+        let stream = StripedStream::start(core, socket, end)?;
         if let (Streams::Fixed(_), Partition::Equal | Partition::Blocks(_)) =
             (options.streams, options.partition)
         {
@@ -85,10 +85,10 @@ impl StripedStream {
     }
 
     /// Begin with a first lane.
-    pub(super) fn start(core: Core, socket: TcpStream) -> io::Result<StripedStream> {
+    pub(super) fn start(core: Core, socket: TcpStream, end: usize) -> io::Result<StripedStream> {
         let core = Arc::new(Engine::new(core));
         let (sealer, opener) = core.secrets.lane(core.side, &Nonces::default());
-        if !core.add_lane(socket, sealer, opener)? {
+        if !core.add_lane(socket, end, sealer, opener)? {
             return Err(io::Error::new(ErrorKind::InvalidData, "the other side allows no lane"));
         }
         let (sending, receiving) = (core.clone(), core.clone());

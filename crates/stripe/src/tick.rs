@@ -265,10 +265,15 @@ fn want(core: &Core, state: &mut State, lanes: u32) {
 /// Open one more lane.
 fn join_one(core: &Arc<Core>) -> io::Result<()> {
     let deadline = after(core.options.connect_timeout);
-    let joined = core.turns.dial(&core.options.tcp, core.peer, deadline).and_then(|socket| {
-        let nonces = handshake::join(&socket, &core.secrets, deadline)?;
-        let (sealer, opener) = core.secrets.lane(Side::Client, &nonces);
-        core.add_lane(socket, sealer, opener)
+    let joined = core.turns.dial(&core.options.tcp, core.peer, deadline).and_then(|(socket, end)| {
+        let joined = handshake::join(&socket, &core.secrets, deadline).and_then(|nonces| {
+            let (sealer, opener) = core.secrets.lane(Side::Client, &nonces);
+            core.add_lane(socket, end, sealer, opener)
+        });
+        if !matches!(joined, Ok(true)) {
+            core.turns.failed(end);
+        }
+        joined
     });
     if let Err(error) = &joined {
         tracing::debug!("{}: no further lane: {error}", core.peer);
