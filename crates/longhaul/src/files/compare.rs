@@ -9,6 +9,7 @@ use super::extents::{DataMap, is_within};
 use super::folders::Folders;
 use super::journal::Owner;
 use super::journal::group_range;
+use super::lease::Patience;
 use super::names::names_ours;
 use super::pieces::{Assembled, PIECE_GROUPS_MIN, Pieces, assemble};
 use super::resume::{Resumed, resume};
@@ -78,7 +79,7 @@ pub(super) struct Looker<'a> {
     taken: Option<Arc<Taken>>,
     layout: &'a Layout,
     options: &'a FileOptions,
-    stop: &'a AtomicBool,
+    patience: Patience<'a>,
     blocked: Blocked,
     owner: Owner,
     pieces: &'a Pieces,
@@ -145,7 +146,7 @@ impl<'a> Looker<'a> {
             taken,
             layout,
             options,
-            stop,
+            patience: Patience::new(stop),
             blocked,
             owner,
             pieces,
@@ -284,7 +285,7 @@ impl<'a> Looker<'a> {
             }
         }
         if let Some(plan) = self.pieces.finishes() {
-            return match assemble(folder, name, (index, entry), (plan, self.owner), self.stop) {
+            return match assemble(folder, name, (index, entry), (plan, self.owner), self.patience.stop) {
                 Ok(assembled) => Found::Assembled(Box::new(assembled)),
                 Err(error) => Found::Obstacle(error),
             };
@@ -292,7 +293,7 @@ impl<'a> Looker<'a> {
         let mut resumed = None;
         if self.options.resume && self.layout.group_count(index) > 1 {
             let how = (self.owner, self.options.checksum);
-            match resume(folder, name, (index, entry), piece, how, self.stop) {
+            match resume(folder, name, (index, entry), piece, how, self.patience) {
                 Ok(found) => resumed = found.map(Box::new),
                 Err(error) => return Found::Obstacle(error.into()),
             }

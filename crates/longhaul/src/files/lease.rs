@@ -11,6 +11,9 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A journal that is ours. It is given back when this is dropped, at once: a child that another thread is about to start has
 /// a copy of the descriptor until it runs its program, and with it the lock.
@@ -36,6 +39,40 @@ impl Drop for Lease {
 /// kind `ResourceBusy`: another copy has it.
 pub(super) fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<Lease>> {
     Ok(seize(folder, name)?.ours())
+}
+
+/// How long to wait for another copy's journal, and what ends that earlier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience<'a> {
+    until: Instant,
+    pub stop: &'a AtomicBool,
+}
+
+impl<'a> Patience<'a> {
+    /// Of all that is looked for from now on: one that was interrupted lets go of its files when the disk has them.
+    pub fn new(stop: &'a AtomicBool) -> Patience<'a> {
+        Patience { until: Instant::now() + BUSY_MAX, stop }
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until || self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// The same, in its turn.
+pub(super) fn take_in_turn(
+    folder: &OwnedFd,
+    name: &[u8],
+    patience: Patience<'_>,
+) -> io::Result<Option<Lease>> {
+    loop {
+        match take(folder, name) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && !patience.is_over() => {
+                thread::sleep(BUSY_PAUSE);
+            }
+            settled => return settled,
+        }
+    }
 }
 
 fn seize(folder: &OwnedFd, name: &[u8]) -> io::Result<There<Lease>> {
@@ -267,6 +304,10 @@ fn busy() -> io::Error {
 
 const BUSY: &str = "another copy writes this file; wait until it has ended";
 
+/// A disk takes some seconds for what a copy gives it between one time and the next. Tests have others that do not let go.
+const BUSY_MAX: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
 /// Another copy may come in between.
 const ATTEMPTS: u32 = 3;
 
@@ -283,8 +324,6 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::thread;
 
     fn is_busy(error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::ResourceBusy
@@ -323,6 +362,25 @@ mod tests {
         assert!(is_busy(&take(&handle, b".f.longhaul-journal").unwrap_err()));
         drop(second);
         assert!(create(&handle, b".f.longhaul-journal").is_ok());
+    }
+
+    #[test]
+    fn who_is_patient_has_a_journal_that_another_copy_lets_go_of() {
+        let (_folder, handle) = folder();
+        let name: &[u8] = b".f.longhaul-journal";
+        let first = create(&handle, name).unwrap();
+        let stop = AtomicBool::new(false);
+        let late = take_in_turn(&handle, name, Patience::new(&stop));
+        assert!(is_busy(&late.unwrap_err()), "nobody waits for ever");
+        let patience = Patience { until: Instant::now() + Duration::from_secs(3600), stop: &stop };
+        thread::scope(|scope| {
+            let second = scope.spawn(|| take_in_turn(&handle, name, patience));
+            drop(first);
+            let second = second.join().unwrap().unwrap().expect("left by the first");
+            stop.store(true, Ordering::Relaxed);
+            assert!(is_busy(&take_in_turn(&handle, name, patience).unwrap_err()), "it is called off");
+            drop(second);
+        });
     }
 
     #[test]

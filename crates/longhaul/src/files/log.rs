@@ -209,6 +209,10 @@ fn sync_one(target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<
     }
     let is_first = {
         let mut log = lock(log);
+        if log.file.is_none() {
+            // It was stopped meanwhile: whoever has it next waits for nothing more.
+            return Ok(());
+        }
         let unsynced = log.unsynced;
         log.note(&Record::Synced { journal_len, seal });
         log.unsynced = unsynced;

@@ -3,7 +3,7 @@
 use super::calls::{FileExt, fdatasync};
 use super::extents::{DataMap, is_within};
 use super::journal::{Header, Ours, Owner, Source, group_range};
-use super::lease::{self, Lease};
+use super::lease::{self, Lease, Patience};
 use super::names::{journal_name, part_name, piece_journal_name, pieces_name};
 use super::pieces::hash_in;
 use super::recover::{Recovered, Stored, recover};
@@ -41,7 +41,7 @@ pub(super) struct Resumed {
 /// Look for a part file and a journal that speaks of it. Groups that were verified for the very version that is to
 /// come are taken as they are, unless they may not have reached the disk, or with `distrust`: then they are read and
 /// hashed again. All else is claimed. What another user of a daemon left is not looked at. Nothing is found when
-/// `stop` is set meanwhile; where another copy is at work with the file, that is the error. `piece`: of which plan it is a piece,
+/// that is called off; where another copy is at work with the file for longer than `patience` lasts, that is the error. `piece`: of which plan it is a piece,
 /// and the number of its first group.
 pub(super) fn resume(
     folder: &OwnedFd,
@@ -49,13 +49,13 @@ pub(super) fn resume(
     (index, entry): (EntryIndex, &Entry),
     piece: Option<(PlanId, u32)>,
     (owner, distrust): (Owner, bool),
-    stop: &AtomicBool,
+    patience: Patience<'_>,
 ) -> io::Result<Option<Resumed>> {
     let journal_name = match piece {
         Some((plan, first_group)) => piece_journal_name(name, plan, first_group),
         None => journal_name(name),
     };
-    let Some(journal) = lease::take(folder, &journal_name)? else { return Ok(None) };
+    let Some(journal) = lease::take_in_turn(folder, &journal_name, patience)? else { return Ok(None) };
     let ours = Ours { owner, boot: keeper_of(&journal), ..ours() };
     let Some(found) = recover(&Source::new(entry), &ours, &*journal) else { return Ok(None) };
     // Nothing is sent, or compared, of holes: they have to be holes in the part file from the first on.
@@ -90,7 +90,7 @@ pub(super) fn resume(
         lost: Vec::new(),
         kept: Ranges::new(),
     };
-    let is_sorted = sorting.verified(&found, &mut resumed, stop);
+    let is_sorted = sorting.verified(&found, &mut resumed, patience.stop);
     // What met an error on its way to the disk is worth nothing: memory may have what the disk lacks. The system says so once,
     // so the next one who looks must not find it.
     if sorting.synced == Some(false) {
