@@ -126,31 +126,28 @@ impl Adaptive {
     pub(super) fn meet_ceiling(&mut self, now: Time, queue_ns: f64) {
         let share = self.target_share();
         let ceiling = &mut self.ceiling;
-        if queue_ns < ROOM_MIN_NS.max(ceiling.burst_ns) {
+        if queue_ns < ceiling.burst_ns {
             ceiling.burst_ns /= 2.0;
         }
-        ceiling.room_ns = (queue_ns / 2.0 / share).max(ROOM_MIN_NS);
+        ceiling.room_ns = (queue_ns / 2.0 / share).max(nanos(TIMER) as f64);
         self.hold_growth(now);
     }
 
     /// The path carries no more: wait before more is tried.
     pub(super) fn hold_growth(&mut self, now: Time) {
         let ceiling = &mut self.ceiling;
-        ceiling.hold = (ceiling.hold * 2)
-            .clamp((self.rtt * HOLD_ROUNDS).max(HOLD_MIN), HOLD_MAX.max(self.rtt * HOLD_ROUNDS));
+        let least = self.rtt * HOLD_ROUNDS;
+        ceiling.hold = (ceiling.hold * 2).clamp(least, HOLD_MAX.max(least));
         ceiling.hold_until = now + ceiling.hold;
         ceiling.bandwidth = self.bandwidth;
     }
 }
 
-/// Rounds without growth after congestion loss, twice as many each time that it is met again, within bounds. With 2 s for 5 a
+/// Rounds without growth after congestion loss, twice as many each time that it is met again, up to a bound. With 2 s for 5 a
 /// policer of 20 Mb/s drops 1.5 % in one order of twelve (`sharing`).
 const HOLD_ROUNDS: u32 = 6;
-const HOLD_MIN: Duration = Duration::from_millis(200);
 const HOLD_MAX: Duration = Duration::from_secs(5);
-/// However little room the path's queue has, this much is aimed at …
-const ROOM_MIN_NS: f64 = 100_000.0;
-/// … and more again after each refresh.
+/// The queue aimed at may be longer by this again after each refresh.
 pub(super) const ROOM_RECOVERY: f64 = 1.5;
 /// The first bursts: this share of a round trip (queues are sized by it).
 const BURST_SHARE: f64 = 1.0 / 16.0;

@@ -58,7 +58,7 @@ impl LossWatch {
     /// How much more the number lost varies than if each datagram were lost by itself: its index of dispersion, that of
     /// bursts of four is seven.
     fn dispersion(&self) -> f64 {
-        (self.square / self.mean.max(SHARE_MIN)).clamp(1.0, DISPERSION_MAX)
+        (self.square / self.mean.max(SHARE_MIN)).max(1.0)
     }
 
     /// How far a loss share of `share` measured over `datagrams` strays by chance: three standard deviations.
@@ -108,8 +108,6 @@ pub(super) const RANDOM_MAX: f64 = 0.2;
 const SHARE_MIN: f64 = 0.003;
 /// The random share is wanted at least this exactly: what it is taken for too much is wasted.
 const PRECISION: f64 = 0.01;
-/// Bound of the dispersion.
-const DISPERSION_MAX: f64 = 16.0;
 
 #[cfg(test)]
 mod tests {

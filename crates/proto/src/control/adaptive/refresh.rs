@@ -154,7 +154,7 @@ impl Adaptive {
         let rtt_ns = nanos(self.rtt) as f64;
         let round_ns = rtt_ns + queue_ns;
         let drain_ns = queue_ns + self.target_ns() / 2.0 + SAME_SHARE * rtt_ns;
-        let least = if self.has_company() { 1.0 - BETA } else { DEPTH_MIN };
+        let least = if self.has_company() { 1.0 - BETA } else { 0.0 };
         let wanted = drain_ns / round_ns * f64::from(1 << self.refresh.failures);
         let depth = wanted.clamp(least, DEPTH_MAX);
         let span_ns = round_ns * (wanted / depth).clamp(1.0, 2.0) + nanos(TICK_MIN) as f64;
@@ -190,7 +190,7 @@ impl Adaptive {
             // What was learnt of loss may have been a full queue's.
             self.loss.random = 0.0;
         }
-        let is_steady = self.refresh.floors >= FLOORS && !is_met;
+        let is_steady = self.refresh.floors >= FAILURES_MAX && !is_met;
         if is_steady && self.lost_at < self.refresh.floor_at {
             self.state = State::Cruise;
             self.take_for_route(now);
@@ -234,11 +234,9 @@ const EVERY_FIRST_ROUNDS: u32 = 10;
 /// Least delays that differ by no more than this share of a round trip and [`NOISE_NS`] are the same; so far below an empty
 /// queue a refresh goes.
 const SAME_SHARE: f64 = 0.01;
-/// So many in a row that left the same, and lost nothing, have seen the route's delay.
-const FLOORS: u32 = 2;
-/// By which share less is sent meanwhile. Where others of our like may take what is still queued for the path's delay, as much
-/// less as after a loss. With a tenth at least ten alike on 50 Mb/s fall to a Jain index of 0.87 (`sharing`).
-const DEPTH_MIN: f64 = 0.03;
+/// By which share less is sent meanwhile, at most. Where others of our like may take what is still queued for the path's delay, as
+/// much less as after a loss at least.
 pub(super) const DEPTH_MAX: f64 = 0.5;
-/// After so many in vain, each twice as deep, others fill the queue.
+/// After so many in vain, each twice as deep, others fill the queue. So many more that left the same, and lost nothing, have seen the
+/// route's delay.
 const FAILURES_MAX: u32 = 3;

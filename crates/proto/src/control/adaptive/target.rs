@@ -40,7 +40,7 @@ pub(super) const TARGET_MAX_NS: f64 = 2_000_000.0;
 /// … by a flow that carries so much (bit/s); by the square root less by one that carries more: twice the rate at a
 /// target three tenths lower. Steeper would share more firmly, and leave no target that can be measured at 10 Gb/s.
 const TARGET_RATE: f64 = 1e8;
-/// A slower flow's target grows no further than this …
+/// A slower flow's target grows no further than this: without it thirty flows on 10 Mb/s lose half a point more …
 const TARGET_FACTOR_MAX: f64 = 10.0;
 /// … and not beyond this share of the round trip. Without both, one CUBIC on 20 Mb/s is left 32 % (`sharing`).
 const TARGET_MOST: f64 = 0.25;
