@@ -47,20 +47,14 @@ impl Turns {
     ) -> io::Result<(TcpStream, usize)> {
         let nth = self.next();
         let end = self.ends.get(nth).and_then(Option::as_ref);
-        let dialled = tcp.dial(end, peer, deadline).map_err(|error| match end {
+        let dialled = tcp.dial(end, peer, deadline).inspect_err(|_| self.failed(nth));
+        dialled.map(|socket| (socket, nth)).map_err(|error| match end {
             Some(end) => io::Error::new(error.kind(), format!("from {end}: {error}")),
             None => error,
-        });
-        match dialled {
-            Ok(socket) => Ok((socket, nth)),
-            Err(error) => {
-                self.failed(nth);
-                Err(error)
-            }
-        }
+        })
     }
 
-    /// The end whose turn it is: of those with fewest lanes the one that has come back least often in vain.
+    /// The end whose turn it is: the one with fewest lanes and failures together, of several the one with fewest lanes.
     fn next(&self) -> usize {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         let count = uses.len();

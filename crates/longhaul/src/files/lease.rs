@@ -67,9 +67,7 @@ pub(super) fn take_in_turn(
 ) -> io::Result<Option<Lease>> {
     loop {
         match take(folder, name) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && !patience.is_over() => {
-                thread::sleep(BUSY_PAUSE);
-            }
+            Err(error) if is_busy(&error) && !patience.is_over() => thread::sleep(BUSY_PAUSE),
             settled => return settled,
         }
     }
@@ -302,6 +300,10 @@ fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, BUSY)
 }
 
+fn is_busy(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ResourceBusy
+}
+
 const BUSY: &str = "another copy writes this file; wait until it has ended";
 
 /// A disk takes some seconds for what a copy gives it between one time and the next. Tests have others that do not let go.
@@ -324,10 +326,6 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
-
-    fn is_busy(error: &io::Error) -> bool {
-        error.kind() == io::ErrorKind::ResourceBusy
-    }
 
     fn folder() -> (tempfile::TempDir, OwnedFd) {
         let folder = tempfile::tempdir().unwrap();

@@ -131,8 +131,7 @@ impl Logs {
     /// Bring part files to the disk itself, and note that. What cannot be brought there is told.
     pub(super) fn sync(&self, target: &Target, failed: impl Fn(EntryIndex, io::Error)) {
         for (entry, log) in self.all() {
-            if let Err(error) = sync_one(target, entry, &log) {
-                lock(&self.logs).remove(&entry);
+            if let Err(error) = self.sync_one(target, entry, &log) {
                 failed(entry, error);
             }
         }
@@ -151,9 +150,8 @@ impl Logs {
     /// All of a file's piece is stored: its journal stays, and speaks of the disk if that is to have it. It is ours no longer.
     pub(super) fn keep(&self, target: &Target, entry: EntryIndex, on_disk: bool) -> io::Result<()> {
         let Some(log) = self.get(entry) else { return Ok(()) };
-        if on_disk && let Err(error) = sync_one(target, entry, &log) {
-            lock(&self.logs).remove(&entry);
-            return Err(error);
+        if on_disk {
+            self.sync_one(target, entry, &log)?;
         }
         let mut held = lock(&log);
         held.flush()?;
@@ -184,49 +182,50 @@ impl Logs {
     fn all(&self) -> Vec<(EntryIndex, Arc<Mutex<Log>>)> {
         lock(&self.logs).iter().map(|(entry, log)| (*entry, log.clone())).collect()
     }
-}
 
-/// Bring a part file to the disk itself, and note that. Where that fails nothing is kept of it.
-fn sync_one(target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<()> {
-    let (journal, journal_len, seal) = {
-        let mut log = lock(log);
-        let Some(journal) = log.file.clone() else { return Ok(()) };
-        if !log.unsynced || log.flush().is_err() {
-            return Ok(());
+    /// Bring a part file to the disk itself, and note that. Where that fails nothing is kept of it.
+    fn sync_one(&self, target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<()> {
+        let (journal, journal_len, seal) = {
+            let mut log = lock(log);
+            let Some(journal) = log.file.clone() else { return Ok(()) };
+            if !log.unsynced || log.flush().is_err() {
+                return Ok(());
+            }
+            log.unsynced = false;
+            (journal, log.written_len, seal(&log.digest))
+        };
+        // It may have landed meanwhile.
+        let Ok(part) = target.part(entry, || target.reopen_part(entry)) else { return Ok(()) };
+        // Others may go on noting things; the marker speaks of what was noted before.
+        let synced = part.sync_data();
+        if let Err(error) = synced.and_then(|()| target.take_lost(entry).map_or(Ok(()), Err)) {
+            lock(&self.logs).remove(&entry);
+            lock(log).file = None;
+            // It is still ours, whether anybody else has need of it or not. A folder that is gone has taken it along.
+            let _ = target.give_up(entry, &journal);
+            return Err(error);
         }
-        log.unsynced = false;
-        (journal, log.written_len, seal(&log.digest))
-    };
-    // It may have landed meanwhile.
-    let Ok(part) = target.part(entry, || target.reopen_part(entry)) else { return Ok(()) };
-    // Others may go on noting things; the marker speaks of what was noted before.
-    let synced = part.sync_data();
-    if let Err(error) = synced.and_then(|()| target.take_lost(entry).map_or(Ok(()), Err)) {
-        lock(log).file = None;
-        // It is still ours, whether anybody else has need of it or not. A folder that is gone has taken it along.
-        let _ = target.give_up(entry, &journal);
-        return Err(error);
-    }
-    let is_first = {
-        let mut log = lock(log);
-        if log.file.is_none() {
-            // It was stopped meanwhile: whoever has it next waits for nothing more.
-            return Ok(());
+        let is_first = {
+            let mut log = lock(log);
+            if log.file.is_none() {
+                // It was stopped meanwhile: whoever has it next waits for nothing more.
+                return Ok(());
+            }
+            let unsynced = log.unsynced;
+            log.note(&Record::Synced { journal_len, seal });
+            log.unsynced = unsynced;
+            // What cannot be written now stays for the next time.
+            let _ = log.flush();
+            !std::mem::replace(&mut log.synced, true)
+        };
+        // After a power cut the data is worth what the journal says of it, and both need their names. Where this fails there is less
+        // to go on from, and nothing is wrong.
+        let _ = fdatasync(&**journal);
+        if is_first {
+            let _ = target.sync_folder(entry);
         }
-        let unsynced = log.unsynced;
-        log.note(&Record::Synced { journal_len, seal });
-        log.unsynced = unsynced;
-        // What cannot be written now stays for the next time.
-        let _ = log.flush();
-        !std::mem::replace(&mut log.synced, true)
-    };
-    // After a power cut the data is worth what the journal says of it, and both need their names. Where this fails there is less
-    // to go on from, and nothing is wrong.
-    let _ = fdatasync(&**journal);
-    if is_first {
-        let _ = target.sync_folder(entry);
+        Ok(())
     }
-    Ok(())
 }
 
 impl Log {

@@ -41,8 +41,8 @@ pub(super) struct Resumed {
 /// Look for a part file and a journal that speaks of it. Groups that were verified for the very version that is to
 /// come are taken as they are, unless they may not have reached the disk, or with `distrust`: then they are read and
 /// hashed again. All else is claimed. What another user of a daemon left is not looked at. Nothing is found when
-/// that is called off; where another copy is at work with the file for longer than `patience` lasts, that is the error. `piece`: of which plan it is a piece,
-/// and the number of its first group.
+/// that is called off; where another copy is at work with the file for longer than `patience` lasts, that is the error.
+/// `piece`: of which plan it is a piece, and the number of its first group.
 pub(super) fn resume(
     folder: &OwnedFd,
     name: &[u8],

@@ -218,10 +218,9 @@ impl Trip {
             to_send.extend(again);
             rng.shuffle(&mut to_send);
             // What is sent last comes for the first time then: a copy that stops before it is not whole.
-            if let Some((&last, others)) = to_send.split_first() {
-                let others: Vec<u64> = others.iter().copied().filter(|packet| *packet != last).collect();
-                to_send.truncate(1);
-                to_send.extend(others);
+            if let Some(last) = to_send.first().copied() {
+                let mut is_last = true;
+                to_send.retain(|packet| std::mem::take(&mut is_last) || *packet != last);
             }
         } else {
             to_send.reverse();
