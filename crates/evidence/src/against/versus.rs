@@ -32,8 +32,8 @@ struct Cell {
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
-    let sizes_s: &[f64] = bench.pick(&[1.0, 5.0, 20.0], &[2.5], &[0.1]);
-    let rounds = bench.pick(5, 1, 1);
+    let sizes_s: &[f64] = bench.pick(&[1.0, 5.0], &[2.5], &[0.1]);
+    let rounds = bench.pick(3, 1, 1);
     let listed = Path::table(paths::VERSUS);
     let smoke = [Path::of(Scenario::new(100.0, 20.0))];
     let all: &[Path] = bench.pick(&listed, &listed, &smoke);

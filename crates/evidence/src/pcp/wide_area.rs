@@ -69,7 +69,7 @@ impl Drawn {
 }
 
 fn simulate(options: &Options<'_>) -> Raw {
-    let count = options.scale.pick(100, 4, 1);
+    let count = options.scale.pick(40, 4, 1);
     let taken = options.scale.pick(usize::MAX, usize::MAX, 8);
     let populations = options.scale.pick(&Population::ALL[..], &Population::ALL[..10], &Population::ALL[..2]);
     let drawn: Vec<(Population, Vec<WidePath>)> = populations

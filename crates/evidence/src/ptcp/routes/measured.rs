@@ -25,7 +25,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
     let counts: &[u64] = bench.pick(&COUNTS[..], &[1, 10], &[2]);
     let routes: &[usize] = bench.pick(&[1, 2, 4], &[1, 3], &[2]);
     let settings = bench.pick(3, 1, 1);
-    let (settle_s, measure_s, seeds) = bench.pick((15.0, 20.0, 3), (4.0, 5.0, 1), (0.5, 1.0, 1));
+    let (settle_s, measure_s, seeds) = bench.pick((15.0, 20.0, 2), (4.0, 5.0, 1), (0.5, 1.0, 1));
     let wanted: &[&'static str] = bench.pick(&["newreno", "cubic"], &["newreno", "cubic"], &["newreno"]);
     let variants = wanted
         .iter()
