@@ -77,9 +77,12 @@ impl Turns {
         self.change(nth, |end| (end.lanes, end.failed) = (end.lanes - 1, end.failed + 1));
     }
 
-    /// A lane that had begun there is no more.
+    /// A lane that had begun there is no more. Where none could begin, one may by now.
     pub fn ended(&self, nth: usize) {
-        self.change(nth, |end| end.lanes -= 1);
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        for (at, end) in uses.iter_mut().enumerate() {
+            (end.lanes, end.failed) = (end.lanes - u32::from(at == nth), 0);
+        }
     }
 
     fn change(&self, nth: usize, change: impl FnOnce(&mut Use)) {
@@ -107,6 +110,17 @@ mod tests {
     fn ends_take_turns_from_the_first_on() {
         let turns = turns(3, 1);
         assert_eq!([(); 6].map(|()| begin(&turns)), [1, 2, 0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn an_end_where_none_could_begin_has_its_turn_again_when_a_lane_dies() {
+        let turns = turns(2, 0);
+        for _ in 0..10 {
+            let nth = turns.next();
+            if nth == 0 { turns.begun(nth) } else { turns.failed(nth) }
+        }
+        turns.ended(0);
+        assert_eq!(begin(&turns), 1);
     }
 
     #[test]

@@ -38,12 +38,13 @@ const BOUND: u64 = 256_000_000;
 fn whatever_those_say_who_have_the_token_memory_is_bounded_and_copies_go_on() {
     let (there, here) = (folder(), folder());
     write(here.path().join("file"), b"data");
-    let server = Server::start(there.path(), &[]);
+    // What is said is to be long for the memory there is, and short enough to be read in no time on a busy machine.
+    let server = Server::start(there.path(), &["--memory-mib=64"]);
     let copy = || {
         server.cp([here.path().join("file").into_os_string(), server.url("file").into()]).expect_code(0);
     };
-    // 60 MB of names each, out of 50 kB.
-    let listing = long_paths(15_000);
+    // 30 MB of names each, out of 25 kB.
+    let listing = long_paths(7_500);
     let dest = |n: usize| format!("bomb-{n}");
     let bombs: Vec<_> = (0..40).filter_map(|n| Client::push(&server, &dest(n), &listing)).collect();
     assert!(bombs[0].hear_refusal().contains("memory"));
@@ -51,7 +52,7 @@ fn whatever_those_say_who_have_the_token_memory_is_bounded_and_copies_go_on() {
     peak("forty lists", &server);
     drop(bombs);
     let pulls: Vec<_> = (0..4).filter_map(|_| Client::pull(&server, "file")).collect();
-    let have: Ranges = (0..1_000_000).map(|at| at * 2..at * 2 + 1).collect();
+    let have: Ranges = (0..500_000).map(|at| at * 2..at * 2 + 1).collect();
     let start = Message::Start { have, claimed: Ranges::new(), already: Already::default() };
     pulls.iter().for_each(|one| one.control.send(start.clone()));
     // Whoever comes first may have the memory.
@@ -66,14 +67,14 @@ fn whatever_those_say_who_have_the_token_memory_is_bounded_and_copies_go_on() {
     peak("four messages full of ranges", &server);
     let pushes: Vec<_> = (0..8).filter_map(|n| Client::push(&server, &dest(n), &long_paths(1))).collect();
     let failure = FileFailure { path: vec![], reason: Reason::new(Cause::Other, "") };
-    let failed = Truncated { first: vec![failure; 1_500_000], more: 0 };
+    let failed = Truncated { first: vec![failure; 750_000], more: 0 };
     let report = Message::Finished(Report { failed, ..Report::default() });
     pushes.iter().for_each(|one| one.control.send(report.clone()));
     wait_until("nobody listens any more", || {
         pushes.iter().all(|one| matches!(one.control.poll(), Some(Incoming::Closed)))
     });
     copy();
-    assert!(peak("eight reports of very many failures", &server) < BOUND);
+    assert!(peak("eight reports of very many failures", &server) < BOUND / 4 * 3);
 }
 
 #[test]
