@@ -285,7 +285,7 @@ impl<'a> Looker<'a> {
             }
         }
         if let Some(plan) = self.pieces.finishes() {
-            return match assemble(folder, name, (index, entry), (plan, self.owner), self.patience.stop) {
+            return match assemble(folder, name, (index, entry), (plan, self.owner), self.patience) {
                 Ok(assembled) => Found::Assembled(Box::new(assembled)),
                 Err(error) => Found::Obstacle(error),
             };

@@ -1,6 +1,7 @@
 //! How a writer puts a file in place that is all there and verified.
 
 use super::complete::Complete;
+use super::disk;
 use super::part::Part;
 use super::shared::Status;
 use super::writer::Writer;
@@ -49,7 +50,10 @@ impl Writer {
     /// A piece of a file: it stays in the part file, and its journal says so.
     fn keep_piece(&self, entry: EntryIndex) -> io::Result<()> {
         let shared = &self.shared;
+        let told = self.part(entry)?.last_word(disk::ask);
+        told.inspect_err(|_| shared.logs.give_up(&shared.target, entry))?;
         shared.logs.keep(&shared.target, entry, shared.fsync != Fsync::Never)?;
+        // It is known how it went.
         let _ = shared.target.close_part(entry);
         shared.done(entry);
         Ok(())

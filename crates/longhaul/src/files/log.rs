@@ -148,16 +148,20 @@ impl Logs {
     }
 
     /// All of a file's piece is stored: its journal stays, and speaks of the disk if that is to have it. It is ours no longer.
+    /// Without a journal the piece is not kept.
     pub(super) fn keep(&self, target: &Target, entry: EntryIndex, on_disk: bool) -> io::Result<()> {
-        let Some(log) = self.get(entry) else { return Ok(()) };
+        let given_up = || io::Error::other("what was stored of it may not have reached the disk");
+        let log = self.get(entry).ok_or_else(given_up)?;
         if on_disk {
+            // Another thread may be at it, and not know yet what comes of that.
+            lock(&log).unsynced = true;
             self.sync_one(target, entry, &log)?;
         }
         let mut held = lock(&log);
         held.flush()?;
-        held.file = None;
+        let is_kept = !(on_disk && held.unsynced) && held.file.take().is_some();
         lock(&self.logs).remove(&entry);
-        Ok(())
+        if is_kept { Ok(()) } else { Err(given_up()) }
     }
 
     /// A file has landed: its journal goes. It stays ours until then.
@@ -194,8 +198,11 @@ impl Logs {
             log.unsynced = false;
             (journal, log.written_len, seal(&log.digest))
         };
-        // It may have landed meanwhile.
-        let Ok(part) = target.part(entry, || target.reopen_part(entry)) else { return Ok(()) };
+        let Ok(part) = target.part(entry, || target.reopen_part(entry)) else {
+            // It may have landed meanwhile.
+            lock(log).unsynced = true;
+            return Ok(());
+        };
         // Others may go on noting things; the marker speaks of what was noted before.
         let synced = part.sync_data();
         if let Err(error) = synced.and_then(|()| target.take_lost(entry).map_or(Ok(()), Err)) {
@@ -299,6 +306,27 @@ mod tests {
         logs.close_all();
         assert!(target.create_journal(0).is_ok());
         drop(about_to_flush);
+    }
+
+    /// Its data may be in memory alone, and nobody would ever be told that the disk lacks it.
+    #[test]
+    fn a_piece_that_was_given_up_is_not_kept() {
+        let top = tempfile::tempdir().unwrap();
+        let (target, logs) = (target(top.path()), Logs::default());
+        let begin = |entry| {
+            logs.begin(&target, entry, [1; 8]).unwrap();
+            target.create_part(entry).unwrap();
+            logs.note(entry, Record::Range(0..100));
+        };
+        begin(0);
+        let late = logs.get(0).unwrap();
+        logs.give_up(&target, 0);
+        lock(&logs.logs).insert(0, late);
+        assert!(logs.keep(&target, 0, false).is_err(), "while another thread gives it up");
+        assert!(logs.keep(&target, 0, true).is_err(), "and after it");
+        begin(0);
+        logs.sync(&target, |_, error| panic!("{error}"));
+        assert!(logs.keep(&target, 0, true).is_ok());
     }
 
     /// With two writers one may find the disk full, and fail the file, between the other's storing and noting.

@@ -7,7 +7,7 @@ use super::errors::FileError;
 use super::extents::{DataMap, is_within};
 use super::hash::{FileHash, group_hash};
 use super::journal::{Ours, Owner, Source, group_range};
-use super::lease::{self, Lease};
+use super::lease::{self, Lease, Patience};
 use super::names::{piece_journal_name, pieces_name};
 use super::recover::{last_source, recover};
 use super::sealing::{keeper_of, ours};
@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Which entries of a listing are, or were, in pieces.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +121,7 @@ pub(super) fn assemble(
     name: &[u8],
     (index, entry): (EntryIndex, &Entry),
     (plan, owner): (PlanId, Owner),
-    stop: &AtomicBool,
+    patience: Patience<'_>,
 ) -> Result<Assembled, FileError> {
     let data_len = entry.kind.data_len();
     let Some(part) = lease::open_ours(folder, &pieces_name(name, plan))? else {
@@ -131,12 +131,12 @@ pub(super) fn assemble(
         Found { map: DataMap::new(&entry.kind), len: part.metadata()?.len(), part, synced: None };
     let (mut journals, mut file_hash, mut at) = (Vec::new(), FileHash::default(), 0);
     while at < data_len {
-        if stop.load(Ordering::Relaxed) {
+        if patience.stop.load(Ordering::Relaxed) {
             return Err(FileError::Interrupted);
         }
         let journal_name = piece_journal_name(name, plan, (at / GROUP_LEN) as u32);
         let missing = || FileError::Missing { from_byte: at };
-        let journal = lease::take(folder, &journal_name)?.ok_or_else(missing)?;
+        let journal = lease::take_in_turn(folder, &journal_name, patience)?.ok_or_else(missing)?;
         let len = pieces.take(entry, owner, &journal, at..data_len, &mut file_hash).ok_or_else(missing)?;
         journals.push(journal_name);
         at += len;

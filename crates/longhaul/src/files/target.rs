@@ -176,6 +176,10 @@ impl Target {
             parts[..=at].rotate_right(1);
             return Ok(parts[0].1.clone());
         }
+        // What the system has told once it would not tell of a file that is opened again.
+        if let Some(error) = lock(&self.lost).get(&entry) {
+            return Err(io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO)));
+        }
         let part = Arc::new(Part::new(open()?, &self.entry(entry).kind));
         let kept = parts.len().min(PARTS_OPEN_MAX - 1);
         for (closed, part) in parts.split_off(kept) {
