@@ -181,6 +181,7 @@ fn measure(
     meeting: &Meeting,
     payload: &Rc<Payload>,
 ) -> Result<Result<(Shares, DirectionCounters), String>, ExperimentError> {
+    let mut reason = format!("the machine was too busy to emulate it, {TRIES} times");
     for _ in 0..TRIES {
         let (late, _) = bench.late_runs();
         match meeting.lab().and_then(|lab| meeting.measure(bench, &lab, payload)) {
@@ -189,11 +190,12 @@ fn measure(
             Err(ExperimentError::Lab(error @ LabError::NoCongestionControl { .. })) => {
                 return Ok(Err(error.to_string()));
             }
+            Err(error @ ExperimentError::Program { .. }) => reason = error.to_string(),
             Err(error) => return Err(error),
         }
     }
     bench.count_run();
-    Ok(Err(format!("the machine was too busy to emulate it, {TRIES} times")))
+    Ok(Err(reason))
 }
 
 /// Over emulated paths, in milliseconds: when most copies have come to a share, and for as long as minutes allow.

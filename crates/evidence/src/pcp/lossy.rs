@@ -99,9 +99,10 @@ fn simulate(options: &Options<'_>) -> Raw {
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
-    let sizes = bench.pick(&SIZES[..], &SIZES[1..5], &SIZES[..1]);
-    let (labs, each) = bench.pick((20, 5), (4, 1), (1, 1));
-    let count = |bytes: u64| bench.pick(20, if bytes > 2_000_000 { 2 } else { 4 }, 1);
+    // 200 of the largest two would take hours.
+    let sizes = bench.pick(&SIZES[..5], &SIZES[1..5], &SIZES[..1]);
+    let (labs, each) = bench.pick((20, 10), (4, 1), (1, 1));
+    let count = |bytes: u64| bench.pick(200, if bytes > 2_000_000 { 2 } else { 4 }, 1);
     let senders =
         bench.pick(&SenderKind::MEASURED[..], &SenderKind::MEASURED[..], &SenderKind::MEASURED[..2]);
     let beside_bytes = sizes.last().copied().unwrap_or(BESIDE_BYTES).min(BESIDE_BYTES);

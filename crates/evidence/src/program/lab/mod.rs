@@ -68,6 +68,7 @@ fn measure(args: &LabRunArgs) -> Result<Exit, Failure> {
         )));
     }
     let session = Session::start(args)?;
+    let (is_one, mut exit) = (chosen.len() == 1, Exit::Done);
     for (number, experiment) in chosen.into_iter().enumerate() {
         if number > 0 && !args.json {
             output::result("");
@@ -77,10 +78,15 @@ fn measure(args: &LabRunArgs) -> Result<Exit, Failure> {
                 output::error("interrupted");
                 return Ok(Exit::Interrupted);
             }
+            // As with all of them, those behind it are measured nevertheless.
+            Err(error) if !is_one => {
+                output::error(&format!("{} failed: {error}", experiment.id));
+                exit = Exit::Failed;
+            }
             done => done?,
         }
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 fn find(id: &str) -> Result<&'static Experiment, Failure> {
