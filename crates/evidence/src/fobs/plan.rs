@@ -34,11 +34,18 @@ pub(super) struct Plan<'a> {
 impl Plan<'_> {
     /// A sweep of each path.
     pub(super) fn run(&self, backend: &Backend<'_>) -> Result<Vec<Sweep>, ExperimentError> {
+        Plan::run_all(std::slice::from_ref(self), backend)
+    }
+
+    /// The sweeps of all plans, one after another.
+    pub(super) fn run_all(plans: &[Plan<'_>], backend: &Backend<'_>) -> Result<Vec<Sweep>, ExperimentError> {
         match backend {
-            Backend::Simulator(options) => Ok(self.simulate(options)),
+            Backend::Simulator(options) => Ok(plans.iter().flat_map(|plan| plan.simulate(options)).collect()),
             Backend::Lab(bench) => {
-                bench.expect_runs(self.paths.len() * self.rounds * (self.variants.len() + 2));
-                self.paths.iter().map(|path| self.measure(bench, path)).collect()
+                let runs = |plan: &Plan<'_>| plan.paths.len() * plan.rounds * (plan.variants.len() + 2);
+                bench.expect_runs(plans.iter().map(runs).sum());
+                let paths = plans.iter().flat_map(|plan| plan.paths.iter().map(move |path| (plan, path)));
+                paths.map(|(plan, path)| plan.measure(bench, path)).collect()
             }
         }
     }

@@ -46,14 +46,14 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
         .map(|&packet_len| Fobs { packet_len, ack_every: ACK_EVERY, ..Fobs::default() })
         .collect();
     let slow = slow_hosts(backend);
-    let periods = slow.as_deref().unwrap_or_default().iter().copied().map(Some);
-    let mut measured = vec![];
-    for period_ms in std::iter::once(None).chain(periods) {
-        let hosts = Hosts::Gigabit;
-        let plan = Plan { paths: &[path()], bytes, rounds, variants: &variants, hosts, period_ms };
-        let sweep = plan.run(backend)?.pop().expect("a sweep of one path");
-        measured.push(Sizes { period_ms, sizes, sweep });
-    }
+    let slowed = slow.as_deref().unwrap_or_default().iter().copied().map(Some);
+    let periods: Vec<Option<u32>> = std::iter::once(None).chain(slowed).collect();
+    let (paths, hosts) = ([path()], Hosts::Gigabit);
+    let plan = |&period_ms| Plan { paths: &paths, bytes, rounds, variants: &variants, hosts, period_ms };
+    let plans: Vec<Plan<'_>> = periods.iter().map(plan).collect();
+    let sweeps = Plan::run_all(&plans, backend)?.into_iter().zip(&periods);
+    let measured: Vec<Sizes<'_>> =
+        sweeps.map(|(sweep, &period_ms)| Sizes { period_ms, sizes, sweep }).collect();
     let path = format!(
         "{:.1} MB over an OC-12 ({OC12_MBIT} Mb/s, {} ms, no loss), which the sending host's card holds it to; packets \
          travel whole (the path's MTU is {} bytes). FOBS: F = {ACK_EVERY}, B = 2, circular.",
