@@ -168,8 +168,10 @@ fn log_outcome(
 ) {
     let error = match outcome {
         Ok(None) => return,
-        Ok(Some(line)) => return tracing::info!("{peer}: {line}"),
-        Err(Ended { user: Some(user), error }) => return tracing::warn!("{peer}: {user}: {error}"),
+        Ok(Some(line)) => return tracing::info!("{peer}: {}", in_a_line(&line)),
+        Err(Ended { user: Some(user), error }) => {
+            return tracing::warn!("{peer}: {user}: {}", in_a_line(&error.to_string()));
+        }
         Err(Ended { user: None, error }) => error,
     };
     // The words of a handshake are for the client.
@@ -190,8 +192,19 @@ fn log_outcome(
     if matches!(kind, Kind::WrongToken | Kind::OtherVersion | Kind::NotLonghaul) {
         records.note(&Event::TurnedAway);
     }
-    refusals.note(kind, Some(peer.ip()), || format!("{peer}: {line}"));
+    refusals.note(kind, Some(peer.ip()), || format!("{peer}: {}", in_a_line(&line)));
 }
+
+/// A line of the log may have words of a client's in it: they make no further lines, and no endless one.
+fn in_a_line(words: &str) -> String {
+    let shown = |letter: char| {
+        if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
+    };
+    words.chars().take(LINE_MAX).map(shown).collect()
+}
+
+/// Letters of what is told of a session.
+const LINE_MAX: usize = 2000;
 
 fn serve_connection(
     server: &Server,
@@ -400,4 +413,15 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
     };
     let link = PeerLink::waiting(socket, ssh_client(), client.early_keys()).with_streams(streams);
     serve_session(&server, client, (link, waker), None, ground).map(drop).map_err(|ended| ended.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_words_make_no_further_line_and_no_endless_one() {
+        assert_eq!(in_a_line("gone\n10.0.0.1:9: bob\r\u{1b}[2Jé"), "gone\\n10.0.0.1:9: bob\\r\\u{1b}[2Jé");
+        assert_eq!(in_a_line(&"x".repeat(1 << 20)).len(), LINE_MAX);
+    }
 }

@@ -262,7 +262,7 @@ impl Session<'_> {
                 Message::Here { at } => self.answered = self.answered.max(at.min(now)),
                 Message::WantPaths(want) => {
                     let answer = self.paths.welcome(&want, &self.waker)?;
-                    self.control.send(Message::Paths(answer));
+                    answer.into_iter().for_each(|answer| self.control.send(Message::Paths(answer)));
                 }
                 Message::Paths(told) => self.paths.note_answer(told),
                 Message::PathStatus(status) => self.path_status = status,

@@ -56,8 +56,9 @@ pub struct SidePaths {
     /// From then on: where its first path begins and leads to, and by which ways its control stream may go on.
     first: Option<(Option<LocalEnd>, SocketAddr)>,
     ways: Ways,
-    /// The server: where it takes in what comes over further paths.
+    /// The server: where it takes in what comes over further paths, and whether it was asked for them.
     doors: Option<Doors>,
+    was_asked: bool,
     list: Vec<SidePath>,
 }
 
@@ -105,9 +106,12 @@ impl SidePaths {
     }
 
     /// What the server answers to a client that asks, which it does once.
-    pub fn welcome(&mut self, want: &WantPaths, waker: &Waker) -> Result<several::Paths, Error> {
+    pub fn welcome(&mut self, want: &WantPaths, waker: &Waker) -> Result<Option<several::Paths>, Error> {
+        if std::mem::replace(&mut self.was_asked, true) {
+            return Ok(None);
+        }
         let (Some(doors), Some(common)) = (self.doors.take(), &self.common) else {
-            return Ok(several::Paths::default());
+            return Ok(Some(several::Paths::default()));
         };
         let (Doors::Daemon { hosts, .. } | Doors::Own { hosts, .. }) = &doors;
         let hosts = hosts.clone();
@@ -134,7 +138,7 @@ impl SidePaths {
             ports.push(port);
             self.list.push(SidePath::new(common, link, number, clock::now(), line)?);
         }
-        Ok(several::Paths { hosts, ports })
+        Ok(Some(several::Paths { hosts, ports }))
     }
 
     /// The client has the server's answer.
@@ -407,7 +411,7 @@ mod tests {
             SidePaths::of_client(common(true), &first, Ways::default(), &options).unwrap();
         let doors = Doors::Own { ports: None, hosts: vec![ip("127.0.0.1")] };
         let mut server = SidePaths::of_server(common(false), doors);
-        client.note_answer(server.welcome(&want, &Waker::new().unwrap()).unwrap());
+        client.note_answer(server.welcome(&want, &Waker::new().unwrap()).unwrap().unwrap());
         assert_eq!(client.open(&first), Vec::<String>::new());
         (client, server)
     }

@@ -59,7 +59,7 @@ impl Outgoing {
     fn new(message: &Message) -> Outgoing {
         let bytes = to_bytes(message);
         // A listing is there beforehand, and goes once.
-        let counted = if matches!(message, Message::ListingPart { .. }) { 0 } else { bytes.len() };
+        let counted = if matches!(message, Message::ListingPart { .. }) { 0 } else { bytes.len() + QUEUED };
         Outgoing { counted, ..Outgoing::unasked_bytes(bytes) }
     }
 
@@ -323,6 +323,8 @@ fn write_messages(
 
 /// Messages that have been read and not taken.
 const INBOX: usize = 1;
+/// What a message that waits takes in memory beside its bytes, so that many short ones count for what they take.
+const QUEUED: usize = 128;
 /// Messages that wait to be written may take so much before data waits for them: hashes of 400 000 small files.
 const OUTBOX_MUCH: usize = 16 << 20;
 /// And never so much: twice the longest message.

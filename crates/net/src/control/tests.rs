@@ -11,6 +11,7 @@ use longhaul_proto::session::manifest::Group;
 use longhaul_proto::session::message::Message;
 use longhaul_proto::session::message::{FileOptions, GroupHash, Operation, TransferOptions};
 use longhaul_proto::session::transport::Transport;
+use longhaul_proto::units::Time;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -157,6 +158,18 @@ fn who_takes_nothing_is_gone_before_memory_is() {
         client.send(message.clone());
     }
     assert!(matches!(client.poll(), Some(Incoming::Closed)));
+}
+
+/// Of those short ones that a client asks for at will.
+#[test]
+fn who_takes_nothing_is_gone_before_very_many_short_messages_wait() {
+    let (a, b) = UnixStream::pair().unwrap();
+    let (client, _server) = both(a, b);
+    let sent = (1..).find(|_| {
+        client.send(Message::Here { at: Time::ZERO });
+        client.waiting.load(Ordering::Relaxed) > OUTBOX_MAX
+    });
+    assert!(sent.unwrap() < 600_000);
 }
 
 #[test]
