@@ -78,7 +78,8 @@ impl Writer {
     fn take_in(&self, complete: Complete) {
         let is_to_reach_disk = match self.shared.fsync {
             Fsync::Always => true,
-            Fsync::Auto => !complete.is_small(),
+            // With holes in it, a file of little data may be long, and its length alone looks like the whole of it.
+            Fsync::Auto => !complete.is_small() || self.shared.target.is_long(complete.entry),
             Fsync::Never => false,
         };
         if !is_to_reach_disk {

@@ -179,8 +179,14 @@ impl Found {
         for (group, verified) in found.groups.iter() {
             let data = group_range(group, len)?;
             let data = left.start + data.start..left.start + data.end;
-            let hash = verified.hash?;
             let is_noted = verified.is_synced || verified.is_kept && self.sync();
+            if self.synced == Some(false) {
+                // Memory may have what the disk lacks.
+                return None;
+            }
+            // Of very long pieces not all hashes are kept in memory.
+            let of_the_disk = || self.hash(data.clone(), first, group).filter(|_| is_noted);
+            let hash = verified.hash.or_else(of_the_disk)?;
             // Whether a version is relied on or not: each step of the plan has seen that the file is what was planned, and notes anew what
             // it finds of an earlier turn.
             let is_here = group == next

@@ -140,6 +140,8 @@ impl Sorting<'_> {
             } else if !verified.is_current {
                 resumed.claims.push((group, verified.hash.filter(|_| is_noted)));
             } else if !is_noted && verified.hash.is_none() {
+                // What the journal notes from now on is not to speak for it before it has been looked at.
+                resumed.lost.push(group);
                 resumed.claims.push((group, None));
             } else if is_noted || self.hash(&range, group, count) == verified.hash {
                 resumed.groups.insert(u64::from(group)..u64::from(group) + 1);

@@ -13,7 +13,7 @@ use crate::net::budget::{Allowance, Budget, Purpose};
 use longhaul_proto::session::attributes::{EntryAttributes, Preserve};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest, Named, Seams};
 use longhaul_proto::session::message::FileFailure;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -345,7 +345,10 @@ impl Scanner<'_> {
         // Where it cannot be opened, that is not a matter of listing: reading it will say so, and by then it may be
         // possible.
         let Ok(file) = open_to_read(folder, name) else { return (kind, None) };
-        let found = Identity::of(&file).ok().filter(|_| size > GROUP_LEN);
+        // Another file may have come to its name since: then the listing speaks of neither, which reading finds out by size and time.
+        let of = |stat: &Stat| (stat.st_dev, stat.st_ino, stat.st_size, mtime(stat));
+        let is_listed = fstat(&file).is_ok_and(|now| of(&now) == of(stat));
+        let found = Identity::of(&file).ok().filter(|_| size > GROUP_LEN && is_listed);
         if let Kind::File { extents, version, .. } = &mut kind {
             *extents = if may_have_holes { data_extents(&file, size) } else { None };
             let shared = |key| Identity::shared(key, &file).ok().filter(|_| size > GROUP_LEN);

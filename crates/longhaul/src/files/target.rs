@@ -18,7 +18,7 @@ use super::scan::{mtime, open_to_read};
 use super::twins::{Taken, Twins};
 use crate::net::random::random;
 use longhaul_proto::session::attributes::Preserve;
-use longhaul_proto::session::manifest::{Entry, EntryIndex, Group, Layout, Manifest, Node};
+use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Group, Kind, Layout, Manifest, Node};
 use rustix::fs::{
     Advice, AtFlags, CWD, Mode, OFlags, RenameFlags, UTIME_NOW, fadvise, fchown, fstat, utimensat,
 };
@@ -122,6 +122,11 @@ impl Target {
     /// Whether a file is journalled: one group is sent again sooner than looked after.
     pub(super) fn is_journalled(&self, entry: EntryIndex) -> bool {
         self.layout.group_count(entry) > 1
+    }
+
+    /// Whether a file is longer than one group, holes included.
+    pub(super) fn is_long(&self, entry: EntryIndex) -> bool {
+        matches!(self.entry(entry).kind, Kind::File { size, .. } if size > GROUP_LEN)
     }
 
     /// What is kept of entries beyond permissions and times.
