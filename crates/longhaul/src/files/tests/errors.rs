@@ -7,6 +7,7 @@ use longhaul_proto::session::manifest::Kind;
 use longhaul_proto::session::message::{FileOptions, Fsync};
 use longhaul_proto::session::reason::{Cause, Reason};
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 /// A copy of a file of five groups, of which much has come.
 struct Interrupted {
@@ -100,6 +101,17 @@ fn what_is_in_place_and_did_not_reach_the_disk_is_copied_again() {
     assert!(report.durable && report.files_done == 1, "{report:?}");
     let [from, to] = [&source, &dest].map(|top| fs::read(top.path().join("f")).unwrap());
     assert!(from == to);
+}
+
+#[test]
+fn a_long_file_of_little_data_reaches_the_disk_before_it_has_its_name() {
+    let (source, dest) = (folder(), folder());
+    let file = fs::File::create(source.path().join("f")).unwrap();
+    file.set_len(9 * MIB).unwrap();
+    file.write_all_at(&random_bytes(300_000, 1), 5 * MIB).unwrap();
+    let disk = Disk::install(dest.path(), 1);
+    let report = copy(&inside(source.path()), dest.path(), Road::default());
+    assert!(report.files_done == 1 && disk.is_clean(MIB), "{report:?}");
 }
 
 /// A large file may be brought to the disk for long before it gets its name. It is lost in one moment only: when all of it is on
