@@ -198,19 +198,20 @@ impl Logs {
             log.unsynced = false;
             (journal, log.written_len, seal(&log.digest))
         };
-        let Ok(part) = target.part(entry, || target.reopen_part(entry)) else {
-            // It may have landed meanwhile.
-            lock(log).unsynced = true;
-            return Ok(());
-        };
+        let part = target.part(entry, || target.reopen_part(entry)).ok();
         // Others may go on noting things; the marker speaks of what was noted before.
-        let synced = part.sync_data();
+        let synced = part.as_ref().map_or(Ok(()), |part| part.sync_data());
         if let Err(error) = synced.and_then(|()| target.take_lost(entry).map_or(Ok(()), Err)) {
             lock(&self.logs).remove(&entry);
             lock(log).file = None;
             // It is still ours, whether anybody else has need of it or not. A folder that is gone has taken it along.
             let _ = target.give_up(entry, &journal);
             return Err(error);
+        }
+        if part.is_none() {
+            // It may have landed meanwhile.
+            lock(log).unsynced = true;
+            return Ok(());
         }
         let is_first = {
             let mut log = lock(log);

@@ -2,12 +2,18 @@
 
 use super::disk::{Call, Disk, Installed, Weather};
 use super::harness::*;
+use crate::files::journal::Record;
+use crate::files::log::Logs;
 use crate::files::part::Part;
-use longhaul_proto::session::manifest::Kind;
+use crate::files::target::{Place, Target};
+use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
 use longhaul_proto::session::message::{FileOptions, Fsync};
 use longhaul_proto::session::reason::{Cause, Reason};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// A copy of a file of five groups, of which much has come.
 struct Interrupted {
@@ -141,6 +147,31 @@ fn a_kill_at_any_call_of_the_end_of_a_copy_leaves_its_file_or_all_that_came() {
             return;
         }
     }
+}
+
+/// A part file that is closed for want of descriptors tells of its data then, and nobody else is told.
+#[test]
+fn who_notes_what_is_on_the_disk_hears_what_was_told_when_a_file_was_closed() {
+    let dest = folder();
+    let disk = Disk::install(dest.path(), 1);
+    let kind = Kind::File { size: 3 * MIB, extents: None, version: None };
+    let entry =
+        |n: u32| Entry { path: format!("{n:02}").into(), kind: kind.clone(), mode: 0o644, mtime: (1, 0) };
+    let manifest = Manifest::of((0..70).map(entry).collect());
+    let layout = Arc::new(Layout::new(&manifest));
+    let place =
+        Place { top: Some(Arc::new(fs::File::open(dest.path()).unwrap().into())), ..Place::default() };
+    let (target, logs) = (Target::new(Arc::new(manifest), layout, place, HashMap::new()), Logs::default());
+    let open = |entry| target.part(entry, || target.create_part(entry)).unwrap();
+    logs.begin(&target, 0, target.token(0)).unwrap();
+    open(0).write(0, &random_bytes(2 * MIB, 1)).unwrap();
+    logs.note(0, Record::Range(0..2 * MIB));
+    disk.lose(MIB);
+    (1..70).for_each(|entry| drop(open(entry)));
+    let failed = RefCell::new(vec![]);
+    logs.sync(&target, |entry, _| failed.borrow_mut().push(entry));
+    assert_eq!(failed.into_inner(), [0]);
+    assert!(target.create_journal(0).is_ok(), "nothing is left of what it said");
 }
 
 /// A marker in the journal must not speak of what one thread knows to be lost while another only asks for its own part.
