@@ -5,7 +5,8 @@ use crate::common::tree::*;
 use crate::common::{Ended, Running, Server, longhaul, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
@@ -271,6 +272,38 @@ fn a_single_file_gets_the_name_that_the_destination_says() {
     (0..4).for_each(|part| drop(fleet.part(&part.to_string()).expect_code(0)));
     fleet.finish().expect_code(0);
     assert_same_bytes(fleet.path("from/large"), fleet.path("to/renamed"));
+}
+
+/// Somebody frees room: of the file that holds all pieces nothing is there any more, and what is noted of it says nothing of the
+/// next one of that name.
+#[test]
+fn pieces_that_were_taken_away_are_copied_again() {
+    let fleet = Fleet::new();
+    let parts = fleet.plan(&["--parts=4"])["parts"].as_u64().unwrap();
+    let pieces = || {
+        let of_pieces = |path: &PathBuf| path.to_string_lossy().ends_with(".longhaul-pieces");
+        leftovers(&fleet.path("to")).into_iter().filter(of_pieces).collect::<Vec<_>>()
+    };
+    for part in 0..parts {
+        fleet.part(&part.to_string()).expect_code(0);
+    }
+    assert_eq!(pieces().len(), 2);
+    for taken_away in pieces() {
+        fs::remove_file(taken_away).unwrap();
+    }
+    // The last piece makes it as long as the whole.
+    fleet.part(&(parts - 1).to_string()).expect_code(0);
+    let early = fleet.finish().expect_code(1);
+    assert!(early.stderr.contains("large"), "{}", early.stderr);
+    for part in (0..parts).rev() {
+        fleet.part(&part.to_string()).expect_code(0);
+    }
+    // The last step was killed when they had their permissions and not yet their names.
+    for complete in pieces() {
+        fs::set_permissions(complete, Permissions::from_mode(0o644)).unwrap();
+    }
+    fleet.finish().expect_code(0);
+    fleet.assert_equal();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::attributes::{hold, itself, mode, set_mode, times};
 use super::calls::{fchmod, futimens, mknodat, set_len, symlinkat};
+use super::compare::same_time;
 use super::keeping::{NODES, NOT_FOR_ALL, TAKES_ROOT};
 use super::scan::mtime;
 use super::target::{Target, remove_file};
@@ -148,14 +149,21 @@ impl Target {
         let wanted = self.entry(entry);
         let (folder, name) = self.parent(entry)?;
         let there = hold(&folder, name)?;
-        if !is_kind(&fstat(&there)?, wanted) {
+        let stat = fstat(&there)?;
+        // With the source's time nobody would look again at what was changed since it was compared.
+        let is_as_compared = match wanted.kind {
+            Kind::File { size, .. } if stat.st_size as u64 != size => false,
+            Kind::File { .. } => wanted.kind.data_len() == 0 || same_time(wanted.mtime, mtime(&stat)),
+            _ => true,
+        };
+        if !is_as_compared || !is_kind(&stat, wanted) {
             return Ok(());
         }
         self.dress_held(entry, &there)
     }
 
     /// Give what is held, and is no folder, its permissions and time, and what else is kept.
-    fn dress_held(&self, entry: EntryIndex, held: &OwnedFd) -> io::Result<()> {
+    pub(super) fn dress_held(&self, entry: EntryIndex, held: &(impl AsFd + AsRawFd)) -> io::Result<()> {
         let wanted = self.entry(entry);
         if self.keep(entry, held)? {
             return Ok(());

@@ -1,7 +1,7 @@
 //! What has been received of a large file, noted beside its part file so that an interrupted copy can go on.
 //!
 //! ```text
-//! header   magic 8 · part file's token 8 · group length 4 · user 16 · check 8
+//! header   magic 8 · part file's token, or birth, 8 · group length 4 · user 16 · check 8
 //! record   tag 1 · payload · check 8
 //!   SOURCE 5 · size 8 · data length 8 · mtime seconds 8 · nanoseconds 4 · hash of the extents 32 · version 16
 //!                                    what follows is of this file; what came before is kept where it may be of use
@@ -82,7 +82,7 @@ impl Header {
         &self.bytes
     }
 
-    /// The part file that it speaks of.
+    /// What tells the part file that it speaks of: a token in its name, and of a file of pieces the time at which it was made.
     pub(super) fn part(&self) -> PartToken {
         let mut part = [0; 8];
         part.copy_from_slice(&self.bytes[8..16]);

@@ -5,7 +5,7 @@ use super::disk;
 use super::part::Part;
 use super::shared::Status;
 use super::writer::Writer;
-use longhaul_proto::session::manifest::EntryIndex;
+use longhaul_proto::session::manifest::{EntryIndex, Group};
 use longhaul_proto::session::message::Fsync;
 use std::fs::File;
 use std::io;
@@ -50,7 +50,8 @@ impl Writer {
     /// A piece of a file: it stays in the part file, and its journal says so.
     fn keep_piece(&self, entry: EntryIndex) -> io::Result<()> {
         let shared = &self.shared;
-        let told = self.part(entry)?.last_word(disk::ask);
+        let part = self.part(entry)?;
+        let told = part.last_word(disk::ask).and_then(|()| shared.target.find_part(entry, &part.file));
         told.inspect_err(|_| shared.logs.give_up(&shared.target, entry))?;
         shared.logs.keep(&shared.target, entry, shared.fsync != Fsync::Never)?;
         // It is known how it went.
@@ -69,6 +70,13 @@ impl Writer {
         let block = shared.blocks.at(place.start);
         let mut data = vec![0; (place.end - place.start) as usize];
         shared.spool.read(block, (place.start - shared.blocks.range(block).start) as u32, &mut data)?;
+        let group = Group { entry, index: 0 };
+        let hash = shared.target.group_hash(group, &data);
+        if !shared.lock_ledger().still_is(&shared.target.layout, group, hash) {
+            // The disk has lost what it was given meanwhile.
+            self.bad(group);
+            return Ok(());
+        }
         self.land_small(entry, &data)?;
         self.release_spool(block);
         Ok(())

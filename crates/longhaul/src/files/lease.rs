@@ -1,7 +1,7 @@
 //! Journals, each held by one copy at a time: whoever has a file's journal locked is the one who receives that
 //! file.
 
-use super::calls::{FileExt, openat, set_len, statat, unlinkat};
+use super::calls::{FileExt, fchmod, openat, set_len, statat, unlinkat};
 use super::folders::list;
 use super::journal::{Header, PartToken};
 use super::names::{journal_of_part, part_name};
@@ -250,6 +250,19 @@ impl<T> There<T> {
 /// has no other name. `None` if there is no such thing.
 pub(super) fn open_ours(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {
     Ok(look(folder, name)?.ours())
+}
+
+/// The same of a file of pieces. It may have been about to get its name, and have its permissions already: if nobody else can write
+/// to it, it is ours alone again.
+pub(super) fn open_pieces(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    if let Ok(file) = openat(folder, name, flags, Mode::empty())
+        && fstat(&file)
+            .is_ok_and(|stat| is_our_file(&stat) && stat.st_nlink == 1 && stat.st_mode & 0o7022 == 0)
+    {
+        fchmod(&file, Mode::from_raw_mode(0o600))?;
+    }
+    open_ours(folder, name)
 }
 
 fn look(folder: &OwnedFd, name: &[u8]) -> io::Result<There<File>> {

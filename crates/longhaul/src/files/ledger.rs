@@ -102,6 +102,18 @@ impl Ledger {
         self.set(layout, group, State::Expected, hash);
         self.bad.entry(group).or_default().unreported = true;
     }
+
+    /// Data of a file's only group, read back from where it waited, hashes to this. If that is not what was verified, it has to
+    /// come again.
+    pub(super) fn still_is(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> bool {
+        let (_, verified) = self.get(group);
+        if hash != verified {
+            self.set(layout, group, State::Expected, verified);
+        }
+        hash == verified
+    }
+
+    /// The hash of a group's data, which has come in whole.
     pub(super) fn computed(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> Verdict {
         let (state, known) = self.get(group);
         match state {

@@ -152,14 +152,12 @@ impl Logs {
     pub(super) fn keep(&self, target: &Target, entry: EntryIndex, on_disk: bool) -> io::Result<()> {
         let given_up = || io::Error::other("what was stored of it may not have reached the disk");
         let log = self.get(entry).ok_or_else(given_up)?;
-        if on_disk {
-            // Another thread may be at it, and not know yet what comes of that.
-            lock(&log).unsynced = true;
-            self.sync_one(target, entry, &log)?;
-        }
+        // Another thread may be at it, and not know yet what comes of that.
+        lock(&log).unsynced = true;
+        let is_safe = !on_disk || self.sync_one(target, entry, &log)?;
         let mut held = lock(&log);
         held.flush()?;
-        let is_kept = !(on_disk && held.unsynced) && held.file.take().is_some();
+        let is_kept = is_safe && held.file.take().is_some();
         lock(&self.logs).remove(&entry);
         if is_kept { Ok(()) } else { Err(given_up()) }
     }
@@ -187,13 +185,14 @@ impl Logs {
         lock(&self.logs).iter().map(|(entry, log)| (*entry, log.clone())).collect()
     }
 
-    /// Bring a part file to the disk itself, and note that. Where that fails nothing is kept of it.
-    fn sync_one(&self, target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<()> {
+    /// Bring a part file to the disk itself, and note that: whether it is there, with all that was noted before. Where that
+    /// fails nothing is kept of it.
+    fn sync_one(&self, target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<bool> {
         let (journal, journal_len, seal) = {
             let mut log = lock(log);
-            let Some(journal) = log.file.clone() else { return Ok(()) };
+            let Some(journal) = log.file.clone() else { return Ok(false) };
             if !log.unsynced || log.flush().is_err() {
-                return Ok(());
+                return Ok(!log.unsynced);
             }
             log.unsynced = false;
             (journal, log.written_len, seal(&log.digest))
@@ -211,13 +210,13 @@ impl Logs {
         if part.is_none() {
             // It may have landed meanwhile.
             lock(log).unsynced = true;
-            return Ok(());
+            return Ok(false);
         }
         let is_first = {
             let mut log = lock(log);
             if log.file.is_none() {
                 // It was stopped meanwhile: whoever has it next waits for nothing more.
-                return Ok(());
+                return Ok(false);
             }
             let unsynced = log.unsynced;
             log.note(&Record::Synced { journal_len, seal });
@@ -232,7 +231,7 @@ impl Logs {
         if is_first {
             let _ = target.sync_folder(entry);
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -5,7 +5,7 @@ use super::claims::{Claimed, Equal, InPlace};
 use super::compare::holes_are_empty;
 use super::extents::DataMap;
 use super::journal::Record;
-use super::ledger::Verdict;
+use super::ledger::{Ledger, Verdict};
 use super::part::Part;
 use super::shared::{Happened, Origin};
 use super::version::Identity;
@@ -22,7 +22,7 @@ impl Writer {
         match verdict {
             Verdict::Verified { .. } => {
                 self.shared.confirm(claim.group, Origin::Part);
-                self.judge(claim.group, claim.hash, verdict);
+                self.judge(claim.group, verdict);
             }
             _ => self.refuse(claim),
         }
@@ -100,9 +100,10 @@ impl Writer {
             let now = shared.target.open_in_place(entry).ok()?;
             (Identity::of(&now).ok()? == there.identity).then_some(())
         };
-        if is_still().is_some() && holes_are_empty(&there.file, kind).unwrap_or(false) {
+        // To look at the holes may take long, so that comes first.
+        if holes_are_empty(&there.file, kind).unwrap_or(false) && is_still().is_some() {
             if !shared.dry_run && !shared.target.is_dressed(entry, &there.file) {
-                shared.target.fix(entry)?;
+                shared.target.dress_held(entry, &there.file)?;
             }
             shared.stays(entry);
             return Ok(());
@@ -143,6 +144,10 @@ impl Writer {
     /// part file, however it came there: where the file system can, the two files share it.
     fn take_over(&self, there: &InPlace, claim: GroupHash) -> io::Result<bool> {
         let group = claim.group;
+        if !self.shared.target.is_journalled(group.entry) {
+            // It has no part file, and is sent again sooner than looked after.
+            return Ok(false);
+        }
         let part = self.part(group.entry)?;
         let range = self.data_range(group);
         if share(there, &part, range.clone()) {
@@ -170,9 +175,8 @@ impl Writer {
 
     /// A group of the part file is confirmed.
     fn keep(&self, claim: GroupHash) {
-        let verdict =
-            self.shared.lock_ledger().taken_over(&self.shared.target.layout, claim.group, claim.hash);
-        self.judge(claim.group, claim.hash, verdict);
+        let verdict = self.enter(claim.group, claim.hash, Ledger::taken_over);
+        self.judge(claim.group, verdict);
     }
 
     /// A claimed group is not what the sender has: it is to be sent.

@@ -1,5 +1,6 @@
 //! Files that come in pieces, as the parts of a planned copy bring them. All pieces of a file go into one part file,
-//! `.NAME.PLAN.longhaul-pieces`, each at its place. Each has a journal of its own, which a piece that is complete leaves behind.
+//! `.NAME.PLAN.longhaul-pieces`, each at its place. Each has a journal of its own, which a piece that is complete leaves behind. It
+//! says when that part file was made, and is nobody's word on another one that has come to have its name.
 //! The copy's last step finds the journals, sees that they speak of all groups, and puts the file in place.
 
 use super::calls::fdatasync;
@@ -11,6 +12,7 @@ use super::lease::{self, Lease, Patience};
 use super::names::{piece_journal_name, pieces_name};
 use super::recover::{last_source, recover};
 use super::sealing::{keeper_of, ours};
+use super::version::may_be_of;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Group, Kind, Layout};
 use longhaul_proto::session::message::{PlanId, PlanStep, PlanTask};
 use std::collections::{HashMap, HashSet};
@@ -124,7 +126,7 @@ pub(super) fn assemble(
     patience: Patience<'_>,
 ) -> Result<Assembled, FileError> {
     let data_len = entry.kind.data_len();
-    let Some(part) = lease::open_ours(folder, &pieces_name(name, plan))? else {
+    let Some(part) = lease::open_pieces(folder, &pieces_name(name, plan))? else {
         return Err(FileError::NotYet);
     };
     let mut pieces =
@@ -172,7 +174,7 @@ impl Found {
         let piece = piece_of(entry, left.start..left.start + len);
         let ours = Ours { owner, boot: keeper_of(journal), ..ours() };
         let found = recover(&Source::new(&piece), &ours, &**journal)?;
-        if !found.is_alike {
+        if !found.is_alike || !may_be_of(found.header.part(), &self.part) {
             return None;
         }
         let (mut next, first) = (0, (left.start / GROUP_LEN) as u32);

@@ -8,6 +8,7 @@ use super::names::{journal_name, part_name, piece_journal_name, pieces_name};
 use super::pieces::hash_in;
 use super::recover::{Recovered, Stored, recover};
 use super::sealing::{keeper_of, ours};
+use super::version::may_be_of;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Ranges};
 use longhaul_proto::session::message::PlanId;
 use std::fs::File;
@@ -62,10 +63,14 @@ pub(super) fn resume(
     if !found.has_same_holes {
         return Ok(None);
     }
-    let part_name = if piece.is_some() { pieces_name } else { part_name };
-    let Some(part) = lease::open_ours(folder, &part_name(name, found.header.part()))? else {
-        return Ok(None);
+    let part_name = match piece {
+        Some((plan, _)) => pieces_name(name, plan),
+        None => part_name(name, found.header.part()),
     };
+    let Some(part) = lease::open_ours(folder, &part_name)? else { return Ok(None) };
+    if piece.is_some() && !may_be_of(found.header.part(), &part) {
+        return Ok(None);
+    }
     let data_len = entry.kind.data_len();
     let map = DataMap::new(&entry.kind);
     let mut sorting = Sorting {

@@ -280,13 +280,15 @@ impl Target {
         }
     }
 
-    /// Make a new part file. Its journal, which names it, is there before. That of a file in pieces may have been made for another
-    /// piece.
+    /// Make a new part file. Its journal, which names it, is there before. A file of pieces may have been made for another piece.
     pub(super) fn create_part(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
         let part = self.part_name(entry, name);
         let file = match lease::create_file(&folder, &part) {
-            Err(Errno::EXIST) if self.is_piece(entry) => return self.reopen_part(entry),
+            Err(Errno::EXIST) if self.is_piece(entry) => {
+                let foreign = || io::Error::other("what is in the place of its part file is not; remove it");
+                lease::open_pieces(&folder, &part)?.ok_or_else(foreign)?
+            }
             made => made?,
         };
         self.announce_time(entry, &file);
@@ -296,6 +298,15 @@ impl Target {
     /// An object store wants to know a file's time before its first byte; everywhere else the last thing done to the file counts.
     fn announce_time(&self, entry: EntryIndex, file: &File) {
         let _ = futimens(file, &times(self.entry(entry)));
+    }
+
+    /// An error unless a part file is there still.
+    pub(super) fn find_part(&self, entry: EntryIndex, part: &File) -> io::Result<()> {
+        let (folder, name) = self.parent(entry)?;
+        if lease::is_at(part, &folder, &self.part_name(entry, name)) {
+            return Ok(());
+        }
+        Err(io::Error::other("its part file was taken away; copy it again"))
     }
 
     /// Open a part file that was made before.
@@ -475,10 +486,8 @@ impl Target {
                 self.rename(complete.entry, &folder, &self.new_name(complete.entry, name), name)?
             }
             Held::Part(held) => {
+                self.find_part(complete.entry, &held.file)?;
                 let part = self.part_name(complete.entry, name);
-                if !lease::is_at(&held.file, &folder, &part) {
-                    return Err(io::Error::other("its part file was taken away; copy it again"));
-                }
                 self.dress_last(complete.entry, &held.file)?;
                 self.rename(complete.entry, &folder, &part, name)?;
                 self.remove_piece_journals(complete.entry, &folder);

@@ -2,7 +2,7 @@
 
 use super::sealing::version_key;
 use longhaul_proto::session::manifest::FileVersion;
-use rustix::fs::{AtFlags, StatxFlags, fstatfs, statx};
+use rustix::fs::{AtFlags, Statx, StatxFlags, fstatfs, statx};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -34,11 +34,7 @@ impl Identity {
         // A network file system is to ask its server, not its memory.
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
         let found = statx(file, "", how, wanted)?;
-        let born = if found.stx_mask & StatxFlags::BTIME.bits() != 0 {
-            (found.stx_btime.tv_sec, found.stx_btime.tv_nsec)
-        } else {
-            (0, 0)
-        };
+        let born = born(&found);
         let (mtime, ctime) = (found.stx_mtime, (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec));
         let mut hasher = blake3::Hasher::new_keyed(key);
         if has_device {
@@ -71,6 +67,26 @@ impl Identity {
         let changed = u64::try_from(self.ctime.0).map(|s| UNIX_EPOCH + Duration::new(s, self.ctime.1));
         changed.is_ok_and(|changed| now.duration_since(changed).is_ok_and(|age| age > tick))
     }
+}
+
+/// When a file was made, to be noted: what tells it from another that had its name before, to all hosts that have the file system
+/// in common. Zeros where the file system does not tell.
+pub(super) fn birth(file: impl AsFd) -> [u8; 8] {
+    let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+    let (seconds, nanoseconds) = found.map_or((0, 0), |found| born(&found));
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds.into()).to_be_bytes()
+}
+
+/// Whether a file may be the one whose birth was noted: not every host is told.
+pub(super) fn may_be_of(noted: [u8; 8], file: impl AsFd) -> bool {
+    let birth = birth(file);
+    birth == noted || birth == [0; 8] || noted == [0; 8]
+}
+
+/// Seconds since 1970 and nanoseconds; zeros where the file system does not tell.
+fn born(found: &Statx) -> (i64, u32) {
+    let is_told = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    if is_told { (found.stx_btime.tv_sec, found.stx_btime.tv_nsec) } else { (0, 0) }
 }
 
 /// Have what was written to a stretch of a file begin its way to the disk. From then on a program that has mapped the
@@ -118,6 +134,22 @@ mod tests {
         assert!(at((100, 0), 102_200) && !at((100, 0), 100_100), "whole seconds");
         assert!(!at((100, 1), 99_000), "the clock was set back");
         assert!(!at((-1, 0), 99_000));
+    }
+
+    #[test]
+    fn a_file_is_told_from_one_that_had_its_name_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let made = || {
+            std::fs::remove_file(&path).ok();
+            File::create(&path).unwrap()
+        };
+        let first = birth(made());
+        std::thread::sleep(2 * TICK);
+        let second = made();
+        second.set_len(5).unwrap();
+        assert!(may_be_of(birth(&second), &second) && may_be_of([0; 8], &second));
+        assert!(first == [0; 8] || !may_be_of(first, &second));
     }
 
     #[test]

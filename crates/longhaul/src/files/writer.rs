@@ -4,11 +4,12 @@ use super::complete::Complete;
 use super::errors::FileError;
 use super::jobs::{Job, Load};
 use super::journal::Record;
-use super::ledger::Verdict;
+use super::ledger::{Ledger, Verdict};
 use super::part::Part;
 use super::shared::{Happened, Shared, Status};
+use super::version::birth;
 use crossbeam_channel::{Receiver, Sender};
-use longhaul_proto::session::manifest::{EntryIndex, Group};
+use longhaul_proto::session::manifest::{EntryIndex, Group, Layout};
 use longhaul_proto::session::message::GroupHash;
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -120,8 +121,8 @@ impl Writer {
         self.count_written(u64::from(local.end - local.start));
         // Whatever comes of it, these bytes are stored.
         shared.logs.note(group.entry, Record::Range(data_range));
-        let verdict = shared.lock_ledger().computed(&shared.target.layout, group, hash);
-        self.judge(group, hash, verdict);
+        let verdict = self.enter(group, hash, Ledger::computed);
+        self.judge(group, verdict);
         Ok(())
     }
 
@@ -186,29 +187,41 @@ impl Writer {
         if !self.shared.is_open(group.entry) {
             return None;
         }
-        let verdict = self.shared.lock_ledger().expect(&self.shared.target.layout, group, hash);
+        let verdict = self.enter(group, hash, Ledger::expect);
         if verdict == Verdict::Look {
             return Some(expected);
         }
         if self.shared.claims.take_noted(group) {
             self.settle_noted(expected, verdict);
         } else {
-            self.judge(group, hash, verdict);
+            self.judge(group, verdict);
         }
         None
     }
 
-    pub(super) fn judge(&self, group: Group, hash: [u8; 32], verdict: Verdict) {
+    pub(super) fn judge(&self, group: Group, verdict: Verdict) {
         match verdict {
-            Verdict::Waiting | Verdict::Look => {}
+            Verdict::Waiting | Verdict::Look | Verdict::Verified { file_complete: false } => {}
             Verdict::Bad => self.bad(group),
-            Verdict::Verified { file_complete } => {
-                self.shared.logs.note(group.entry, Record::Group { index: group.index, hash });
-                if file_complete {
-                    self.land(group.entry);
-                }
-            }
+            Verdict::Verified { file_complete: true } => self.land(group.entry),
         }
+    }
+
+    /// Enter into the ledger what has come in of a group. That it is verified is noted before another writer can find its file
+    /// complete, and with it the journal.
+    pub(super) fn enter(
+        &self,
+        group: Group,
+        hash: [u8; 32],
+        how: impl FnOnce(&mut Ledger, &Layout, Group, [u8; 32]) -> Verdict,
+    ) -> Verdict {
+        let shared = &self.shared;
+        let mut ledger = shared.lock_ledger();
+        let verdict = how(&mut ledger, &shared.target.layout, group, hash);
+        if matches!(verdict, Verdict::Verified { .. }) {
+            shared.logs.note(group.entry, Record::Group { index: group.index, hash });
+        }
+        verdict
     }
 
     pub(super) fn bad(&self, group: Group) {
@@ -232,7 +245,10 @@ impl Writer {
             if !shared.step(entry, &[Status::Waiting], Status::Started) {
                 return target.reopen_part(entry);
             }
-            if let Err(error) = shared.logs.begin(target, entry, target.token(entry)) {
+            // The journal of a piece says in which file it is, which may have been made for another piece; the others' names theirs.
+            let pieces = if target.is_piece(entry) { Some(target.create_part(entry)?) } else { None };
+            let named = pieces.as_ref().map_or_else(|| target.token(entry), birth);
+            if let Err(error) = shared.logs.begin(target, entry, named) {
                 // Without a journal there is no part file either. The file fails before another writer can begin it: that one would
                 // be in the way of the copy that has the journal.
                 shared.step(entry, &[Status::Started], Status::Waiting);
@@ -240,7 +256,7 @@ impl Writer {
                 // The file has failed: what the caller makes of this changes nothing.
                 return Err(Errno::CANCELED.into());
             }
-            target.create_part(entry)
+            pieces.map_or_else(|| target.create_part(entry), Ok)
         })
     }
 

@@ -115,6 +115,25 @@ fn data_where_the_source_has_a_hole_is_a_difference() {
     assert!(fs::read(dest.path().join("f")).unwrap() == fs::read(source.path().join("f")).unwrap());
 }
 
+/// It is long, and has one group, which is equal: there is no part file that would take it over.
+#[test]
+fn data_in_a_hole_of_a_file_of_one_group_is_a_difference() {
+    let (source, dest) = (folder(), folder());
+    let data = random_bytes(600_000, 4);
+    for top in [&source, &dest] {
+        let file = fs::File::create(top.path().join("f")).unwrap();
+        file.set_len(20 * MIB).unwrap();
+        file.write_all_at(&data, 2 * MIB).unwrap();
+    }
+    let there = fs::File::options().write(true).open(dest.path().join("f")).unwrap();
+    there.write_all_at(b"left", 9 * MIB).unwrap();
+    set_mtime(dest.path().join("f"), 1000, 0);
+    let report = copy_with(&source.path().join("f"), dest.path(), Road::default(), &checksum());
+    assert_eq!((report.files_done, report.failed.first.len()), (1, 0), "{report:?}");
+    assert!(fs::read(dest.path().join("f")).unwrap() == fs::read(source.path().join("f")).unwrap());
+    assert_tidy(dest.path());
+}
+
 #[test]
 fn small_files_that_differ_are_sent_among_those_that_stay() {
     let (source, dest) = (folder(), folder());

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::thread;
 
 /// A copy of a file of five groups, of which much has come.
 struct Interrupted {
@@ -122,6 +123,33 @@ fn a_long_file_of_little_data_reaches_the_disk_before_it_has_its_name() {
 
 /// A large file may be brought to the disk for long before it gets its name. It is lost in one moment only: when all of it is on
 /// the disk, and it has its permissions and not yet its name.
+/// Small files wait for their hashes in a file without a name, and are read back from it.
+#[test]
+fn what_a_small_file_is_read_back_as_is_what_was_verified() {
+    let (source, dest) = (folder(), folder());
+    let bytes = random_bytes(100_000, 1);
+    write(source.path().join("f"), &bytes);
+    let scan = scan_of(&source.path().join("f"));
+    let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();
+    let mut trip = Trip::begin(scan, plan, Road::default());
+    while !trip.to_send.is_empty() {
+        trip.carry();
+    }
+    let waiting = loop {
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten().map(|open| open.path());
+        let mut unnamed = open.filter(|open| fs::read_link(open).is_ok_and(|to| to.starts_with(dest.path())));
+        let written = unnamed.find(|open| fs::metadata(open).is_ok_and(|file| file.len() == 100_000));
+        if let Some(written) = written {
+            break fs::File::options().write(true).open(written).unwrap();
+        }
+        thread::yield_now();
+    };
+    waiting.write_all_at(&[bytes[5] ^ 1], 5).unwrap();
+    trip.finish();
+    assert_eq!((trip.bad, trip.sink.suspend().files_done), (1, 1));
+    assert!(fs::read(dest.path().join("f")).unwrap() == bytes);
+}
+
 #[test]
 fn a_kill_at_any_call_of_the_end_of_a_copy_leaves_its_file_or_all_that_came() {
     let source = folder();

@@ -297,7 +297,7 @@ impl Trip {
     }
 
     /// Send one packet, or wait.
-    fn carry(&mut self) {
+    pub fn carry(&mut self) {
         let Some(packet) = self.to_send.last().copied() else { return };
         let start = packet * self.road.packet_len;
         let end = (start + self.road.packet_len).min(self.layout.object_len());

@@ -11,8 +11,8 @@ use longhaul_testing::rich::*;
 use longhaul_testing::tree::set_mode;
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 fn keeping(preserve: Preserve) -> (ScanOptions, FileOptions) {
@@ -131,6 +131,31 @@ fn a_file_that_goes_without_its_acl_gives_its_group_no_more_than_that_did() {
 }
 
 /// Two names of one file, in two folders.
+/// With the source's time it would be taken for the source's from then on.
+#[test]
+fn what_changes_after_it_was_compared_does_not_get_the_sources_time() {
+    let (source, dest) = (folder(), folder());
+    for top in [&source, &dest] {
+        write(top.path().join("f"), b"what was copied");
+        set_mtime(top.path().join("f"), 1000, 0);
+    }
+    fs::set_permissions(dest.path().join("f"), Permissions::from_mode(0o600)).unwrap();
+    let begin = || {
+        let scan = scan_of(&source.path().join("f"));
+        let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();
+        (scan, plan)
+    };
+    let run = |(scan, plan)| Trip::begin(scan, plan, Road::default()).run();
+    let mtime = || fs::metadata(dest.path().join("f")).unwrap().mtime();
+    let compared = begin();
+    write(dest.path().join("f"), b"another's words");
+    run(compared);
+    assert_ne!(mtime(), 1000);
+    run(begin());
+    assert_eq!(mtime(), 1000);
+    assert_eq!(fs::read(dest.path().join("f")).unwrap(), b"what was copied");
+}
+
 fn linked() -> (tempfile::TempDir, tempfile::TempDir) {
     let (source, dest) = (folder(), folder());
     write(source.path().join("a/first"), random_bytes(3000, 1));
