@@ -170,6 +170,11 @@ impl PeerLink {
         self.keys.main = Some(keys);
     }
 
+    /// It takes the place of another link: what that has opened is not opened a second time, and its keys are as old as they are.
+    pub fn take_keys_of(&mut self, before: &mut PeerLink) {
+        std::mem::swap(&mut self.keys, &mut before.keys);
+    }
+
     /// The client's first data is under these keys. `None`: no more is sent, and what still comes is not opened.
     pub fn set_ticket_keys(&mut self, keys: Option<Keys>) {
         self.keys.ticket = keys;

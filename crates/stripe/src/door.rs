@@ -2,7 +2,7 @@
 //! as a lane does.
 
 use super::handshake::{Greeting, House, Opened, Step};
-use super::options::StripeOptions;
+use super::options::{BUFFER_MIN, StripeOptions};
 use super::state::{Core, locked};
 use super::stream::StripedStream;
 use longhaul_net::control::{ServerKey, TokenId};
@@ -29,8 +29,8 @@ pub struct Door {
 pub trait Doorkeeper {
     /// The key of whoever has this token, or the one that all share. For who has none, one that nobody has.
     fn key(&mut self, id: Option<TokenId>) -> ServerKey;
-    /// Bytes in each direction for the stream of somebody who has shown a key; `None`: there is no room for one.
-    fn room(&mut self) -> Option<u64>;
+    /// Bytes in each direction for the stream of somebody who has proved to have a key.
+    fn room(&mut self) -> u64;
 }
 
 /// What came of a connection.
@@ -101,7 +101,7 @@ impl Door {
                 }
                 Step::Opened(opened) => {
                     drop(stream);
-                    let stream = self.open(socket, *opened)?;
+                    let stream = self.open(socket, *opened, keeper.room())?;
                     drop(opening);
                     return Ok(Met::Opened(stream));
                 }
@@ -139,11 +139,9 @@ impl Door {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn open(&self, socket: TcpStream, opened: Opened) -> io::Result<StripedStream> {
-        let agreed = opened.agreed;
-        let (id, options) = (agreed.secrets.id, self.options.clone().buffer(agreed.buffer));
-        let core =
-            Core::new(&options, agreed.secrets, agreed.lanes_max, agreed.limit, &socket, Side::Server)?;
+    fn open(&self, socket: TcpStream, opened: Opened, room: u64) -> io::Result<StripedStream> {
+        let (id, options) = (opened.agreed.secrets.id, self.options.clone().buffer(room));
+        let core = Core::new(&options, opened.agreed, &socket, Side::Server)?;
         let stream = StripedStream::start(core, socket, 0)?;
         locked(&self.streams).insert(id, Some(std::sync::Arc::downgrade(stream.core())));
         Ok(stream)
@@ -170,7 +168,8 @@ impl House for Inside<'_> {
         core?.upgrade()?.join_key()
     }
 
-    fn room(&mut self) -> Option<u64> {
-        self.keeper.room()
+    fn first_limit(&self) -> Option<u64> {
+        // Whoever has recorded how another came in has no more than this.
+        Some(BUFFER_MIN)
     }
 }

@@ -26,8 +26,8 @@ pub struct Agreed {
     pub lanes_max: u32,
     /// Bytes that we may send before we hear more.
     pub limit: u64,
-    /// Bytes that we hold in each direction.
-    pub buffer: u64,
+    /// Bytes that the other side may send before it hears more.
+    pub told_limit: u64,
 }
 
 fn refused(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -72,7 +72,7 @@ pub fn open(socket: &TcpStream, options: &StripeOptions, deadline: Instant) -> i
         Answer::Accept { id, secret, aes, lanes_max, limit } => {
             let secrets = Secrets::new(id, secret, cipher(options.plain, aes));
             stream.write_all(secrets.join.proof(Side::Client, &Nonces::default()).as_bytes())?;
-            Ok(Agreed { secrets, lanes_max: lanes_max.min(offer.lanes_max), limit, buffer: options.buffer })
+            Ok(Agreed { secrets, lanes_max: lanes_max.min(offer.lanes_max), limit, told_limit: offer.limit })
         }
     }
 }
@@ -114,8 +114,9 @@ pub trait House {
     fn key(&mut self, id: Option<TokenId>) -> Option<ServerKey>;
     /// What lanes of an open stream prove to know.
     fn joined(&self, id: &[u8; ID_LEN]) -> Option<JoinKey>;
-    /// Bytes in each direction for one more stream; `None`: there is no room for one.
-    fn room(&mut self) -> Option<u64>;
+    /// Bytes that somebody may send first who has not proved yet that he does not repeat what he has heard another say; `None`: there
+    /// is no room for one more stream.
+    fn first_limit(&self) -> Option<u64>;
 }
 
 /// The server's side of a lane's beginning, fed with exactly as many bytes as it [needs](Greeting::needs) next.
@@ -279,7 +280,7 @@ impl Greeting {
             Err(NoiseError::Malformed) => return Ok(Step::Stranger("an offer that makes no sense")),
             Err(_) => return Ok(refuse_open(Refusal::Key)),
         };
-        let Some(buffer) = house.room() else { return Ok(refuse_open(Refusal::Busy)) };
+        let Some(told_limit) = house.first_limit() else { return Ok(refuse_open(Refusal::Busy)) };
         if offer.plain != options.plain {
             let line = if options.plain {
                 "the listener wants data in clear (plain), the client wants it sealed; set both alike"
@@ -291,9 +292,9 @@ impl Greeting {
         }
         let (id, secret, aes) = (random()?, random()?, offer.aes && has_aes());
         let lanes_max = options.lanes_max().min(offer.lanes_max).max(1);
-        let accept = Answer::Accept { id, secret, aes, lanes_max, limit: buffer };
+        let accept = Answer::Accept { id, secret, aes, lanes_max, limit: told_limit };
         let secrets = Secrets::new(id, secret, cipher(offer.plain, aes));
-        let agreed = Agreed { secrets, lanes_max, limit: offer.limit, buffer };
+        let agreed = Agreed { secrets, lanes_max, limit: offer.limit, told_limit };
         self.stage = Stage::OpenProof(Box::new(Opened { agreed }));
         Ok(Step::More(responder.answer(&accept).map_err(io::Error::other)?))
     }

@@ -335,17 +335,9 @@ impl Porter {
     }
 
     fn open(&mut self, guest: Guest, opened: Opened) {
-        let agreed = opened.agreed;
-        let id = agreed.secrets.id;
-        let stream = Core::new(
-            &self.options,
-            agreed.secrets,
-            agreed.lanes_max,
-            agreed.limit,
-            &guest.socket,
-            Side::Server,
-        )
-        .and_then(|core| StripedStream::start(core, guest.socket, 0));
+        let id = opened.agreed.secrets.id;
+        let stream = Core::new(&self.options, opened.agreed, &guest.socket, Side::Server)
+            .and_then(|core| StripedStream::start(core, guest.socket, 0));
         match stream {
             Ok(stream) => {
                 self.streams.insert(id, Arc::downgrade(stream.core()));
@@ -390,7 +382,7 @@ impl House for Inside<'_> {
         self.streams.get(id)?.upgrade()?.join_key()
     }
 
-    fn room(&mut self) -> Option<u64> {
+    fn first_limit(&self) -> Option<u64> {
         (!self.is_busy).then_some(self.options.buffer)
     }
 }

@@ -237,7 +237,7 @@ impl StripeOptions {
 
 const BUFFER_DEFAULT: u64 = 64 << 20;
 /// Room for a few frames of the largest size.
-const BUFFER_MIN: u64 = 1 << 20;
+pub(super) const BUFFER_MIN: u64 = 1 << 20;
 const STALL_MIN: Duration = Duration::from_millis(200);
 /// Lanes that [`Streams::Auto`] tries at most: in the FOBS paper (Table 2) the best number was 20, in the PSockets paper
 /// 6 to 16.

@@ -1,5 +1,6 @@
 //! What the threads of a stream share.
 
+use super::handshake::Agreed;
 use super::keys::{LaneOpener, LaneSealer, Secrets};
 use super::options::StripeOptions;
 use super::turns::Turns;
@@ -162,16 +163,14 @@ impl Core {
     /// A stream without lanes yet.
     pub fn new(
         options: &StripeOptions,
-        secrets: Secrets,
-        lanes_max: u32,
-        limit: u64,
+        Agreed { secrets, lanes_max, limit, told_limit }: Agreed,
         socket: &TcpStream,
         side: Side,
     ) -> io::Result<Core> {
         let out = Outgoing::new(options.partition, options.buffer, limit);
         let state = State {
             out,
-            inc: Reassembly::new(options.buffer),
+            inc: Reassembly::new(options.buffer).told(told_limit),
             notices: Notices::default(),
             lanes: BTreeMap::new(),
             new_senders: vec![],

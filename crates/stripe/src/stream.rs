@@ -71,15 +71,15 @@ impl StripedStream {
         let turns = Turns::new(options.ends_to(address.ip())?, turn);
         let (socket, end) = turns.dial(&options.tcp, address, deadline)?;
         let agreed = handshake::open(&socket, options, deadline)?;
-        let mut core =
-            Core::new(options, agreed.secrets, agreed.lanes_max, agreed.limit, &socket, Side::Client)?;
+        let lanes_max = agreed.lanes_max;
+        let mut core = Core::new(options, agreed, &socket, Side::Client)?;
         core.turns = turns;
         let stream = StripedStream::start(core, socket, end)?;
         if let (Streams::Fixed(_), Partition::Equal | Partition::Blocks(_)) =
             (options.streams, options.partition)
         {
             let left = deadline.saturating_duration_since(Instant::now());
-            stream.wait_for_lanes(agreed.lanes_max as usize, left)?;
+            stream.wait_for_lanes(lanes_max as usize, left)?;
         }
         Ok(stream)
     }

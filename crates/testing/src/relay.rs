@@ -392,7 +392,7 @@ enum Accident {
 const POLL: Duration = Duration::from_millis(50);
 /// For so long a connection that is slowed down may be held up by the host and be none the slower.
 const CATCH_UP: Duration = Duration::from_millis(500);
-/// Bytes remembered of what a client says first: all of a join.
-const OPENING: usize = 84;
+/// Bytes remembered of what a client says first: all that it says to be let in, and some more.
+const OPENING: usize = 512;
 /// Datagrams remembered of each way.
 const REMEMBERED: usize = 500;

@@ -291,7 +291,8 @@ fn a_user_has_so_many_copies_at_a_time_and_the_controllers_that_are_allowed() {
     let site = Site::new("sessions = 2");
     site.add("alice", &["both=read-write"]);
     site.add("bob", &["both=read-write"]);
-    site.write(&site.text().replace("[users.alice]\n", "[users.alice]\nsessions = 1\n"));
+    // Without a word on it each of them has one.
+    site.write(&site.text().replace("[users.bob]\n", "[users.bob]\nsessions = 2\n"));
     let daemon = site.serve();
     let (alice, bob, here) = (site.path("alice"), site.path("bob"), folder());
     write_noise(here.path().join("long"), 30_000_000, 1);

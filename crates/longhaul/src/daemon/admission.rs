@@ -92,11 +92,26 @@ impl Rules {
         (ServerKey { psk, identity: self.policy.identity.clone() }, account.cloned())
     }
 
+    /// Sessions at a time, of all users together.
+    pub fn sessions(&self) -> usize {
+        self.policy.limits.sessions.unwrap_or(SESSIONS_MAX)
+    }
+
+    /// And of this user. Where there are others too, nobody has all places by himself unless it is written down that he may.
+    pub fn sessions_of(&self, user: &User) -> usize {
+        let users = self.with_token.len() + usize::from(self.with_secret.is_some());
+        let share = if users > 1 { self.sessions().div_ceil(2) } else { self.sessions() };
+        user.limits.sessions.unwrap_or(share)
+    }
+
     /// The policy, without its users.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 }
+
+/// Sessions served at once if nothing is written down.
+const SESSIONS_MAX: usize = 256;
 
 /// A user whose folders are open.
 pub(crate) struct Account {
@@ -274,6 +289,22 @@ mod tests {
 
     fn pull(paths: &[&str]) -> Operation {
         Operation::Pull { sources: paths.iter().map(|path| path.as_bytes().to_vec()).collect() }
+    }
+
+    #[test]
+    fn where_there_are_others_nobody_has_all_places_unless_that_is_written_down() {
+        let sessions_of = |all: Option<usize>, of_users: &[Option<usize>]| {
+            let mut users: Vec<_> =
+                (1..).zip(of_users).map(|(id, _)| user(&format!("{id}"), id, &[])).collect();
+            users.iter_mut().zip(of_users).for_each(|(user, sessions)| user.limits.sessions = *sessions);
+            let mut policy = policy(users.clone());
+            policy.limits.sessions = all;
+            let rules = Rules::new(policy).unwrap();
+            users.iter().map(|user| rules.sessions_of(user)).collect::<Vec<_>>()
+        };
+        assert_eq!(sessions_of(None, &[None]), [256]);
+        assert_eq!(sessions_of(None, &[None, Some(200), Some(1)]), [128, 200, 1]);
+        assert_eq!(sessions_of(Some(3), &[None, None]), [2, 2]);
     }
 
     #[test]

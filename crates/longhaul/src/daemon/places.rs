@@ -21,7 +21,7 @@ impl Places {
     pub fn take(
         self: &Arc<Places>,
         user: &str,
-        of_user: Option<usize>,
+        of_user: usize,
         of_all: usize,
         what: &str,
     ) -> Result<Place, Reason> {
@@ -31,8 +31,8 @@ impl Places {
             let line = format!("{whose} {max} {what} under way, as many as may be; try again later");
             Reason::new(Cause::Refused, line)
         };
-        if let Some(max) = of_user.filter(|max| own >= *max) {
-            return Err(full("you have", max));
+        if own >= of_user {
+            return Err(full("you have", of_user));
         }
         if all >= of_all {
             return Err(full("the server has", of_all));
@@ -66,12 +66,12 @@ mod tests {
     fn each_user_and_all_together_have_so_many_places() {
         let places = Arc::new(Places::default());
         let take = |user, max| places.take(user, max, 3, "copies");
-        let first = take("alice", Some(2)).ok().unwrap();
-        let _second = take("alice", Some(2)).ok().unwrap();
-        assert!(take("alice", Some(2)).err().unwrap().line.contains("you have 2"));
-        let bob = take("bob", None).ok().unwrap();
-        assert!(take("bob", None).err().unwrap().line.contains("the server has 3"));
+        let first = take("alice", 2).ok().unwrap();
+        let _second = take("alice", 2).ok().unwrap();
+        assert!(take("alice", 2).err().unwrap().line.contains("you have 2"));
+        let bob = take("bob", 3).ok().unwrap();
+        assert!(take("bob", 3).err().unwrap().line.contains("the server has 3"));
         drop((first, bob));
-        assert!(take("alice", Some(2)).is_ok() && places.lock().len() == 1);
+        assert!(take("alice", 2).is_ok() && places.lock().len() == 1);
     }
 }

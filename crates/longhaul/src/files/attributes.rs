@@ -39,9 +39,31 @@ pub(super) fn modified((seconds, nanoseconds): (i64, u32)) -> Timestamps {
     Timestamps { last_access: untouched, last_modification: stamp }
 }
 
+/// Whether two times are the same as far as the destination's file system can tell: some keep whole seconds,
+/// microseconds or tenths of them.
+pub(super) fn same_time(source: (i64, u32), there: (i64, u32)) -> bool {
+    let coarser = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
+    source.0 == there.0 && coarser.iter().any(|unit| there.1 == source.1 / unit * unit)
+}
+
 /// What is taken over of a mode: no set-user-ID, set-group-ID and sticky bits, which mean something else where the owner is
 /// another.
 pub(super) const PERMISSIONS: u32 = 0o777;
 
 /// Where a file that is open has a name, whatever other names it has.
 pub(super) const ITSELF: &str = "/proc/self/fd";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_compare_as_finely_as_the_file_system_keeps_them() {
+        assert!(same_time((5, 123_456_789), (5, 123_456_789)));
+        assert!(same_time((5, 123_456_789), (5, 0)));
+        assert!(same_time((5, 123_456_789), (5, 123_456_000)));
+        assert!(same_time((5, 123_456_789), (5, 123_456_700)));
+        assert!(!same_time((5, 123_456_789), (5, 123_456_788)));
+        assert!(!same_time((5, 0), (6, 0)));
+    }
+}

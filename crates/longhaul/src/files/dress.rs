@@ -1,8 +1,7 @@
 //! How entries of all kinds get permissions, times and what else is kept of them, and those their names that are no files.
 
-use super::attributes::{hold, itself, mode, set_mode, times};
+use super::attributes::{hold, itself, mode, same_time, set_mode, times};
 use super::calls::{fchmod, futimens, mknodat, set_len, symlinkat};
-use super::compare::same_time;
 use super::keeping::{NODES, NOT_FOR_ALL, TAKES_ROOT};
 use super::scan::mtime;
 use super::target::{Target, remove_file};

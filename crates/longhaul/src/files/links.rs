@@ -1,8 +1,8 @@
 //! Other names of files that the copy has under a first one. They are made when all files of a part and of those before it are in
 //! place, whether these came now or were there.
 
+use super::attributes::same_time;
 use super::calls::{linkat, statat};
-use super::compare::same_time;
 use super::errors::FileError;
 use super::folders::split;
 use super::scan::mtime;

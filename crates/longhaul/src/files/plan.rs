@@ -8,7 +8,7 @@ use super::exclude::Exclude;
 use super::extraneous::{Extraneous, Sweep};
 use super::folders::{Folders, list};
 use super::ids::Directory;
-use super::journal::{Owner, group_range, owner};
+use super::journal::{Owner, owner};
 use super::keeping::{Keeping, Notes};
 use super::lease::left_part;
 use super::names::{NAME_MAX, is_ours, journal_name};
@@ -408,13 +408,12 @@ impl Plan {
             (kept, in_part) = (part.kept.clone(), part.groups.clone());
             in_part.extend(part.claims.iter().map(|(group, _)| u64::from(*group)..u64::from(*group) + 1));
         }
-        let is_in_part = |group: &u32| in_part.contains(&u64::from(*group));
-        let in_place =
-            standing.into_iter().flat_map(|standing| 0..standing.end).filter(|group| !is_in_part(group));
-        let claims = resumed.iter().flat_map(|part| part.claims.iter().map(|(group, _)| *group));
-        let groups: Vec<u32> = claims.chain(in_place).collect();
-        for data in groups.iter().filter_map(|group| group_range(*group, data_len)) {
+        let end = standing.map_or(0, |standing| u64::from(standing.end));
+        let in_place: Vec<Range<u64>> = in_part.gaps(&(0..end)).collect();
+        let claims = resumed.iter().flat_map(|part| part.claims.iter().map(|(group, _)| u64::from(*group)));
+        for groups in claims.map(|group| group..group + 1).chain(in_place.iter().cloned()) {
             // All of the group or nothing: what is claimed is hashed as a whole.
+            let data = groups.start * GROUP_LEN..(groups.end * GROUP_LEN).min(data_len);
             kept.remove(data.clone());
             self.claimed.insert(place.start + data.start..place.start + data.end);
         }
@@ -432,8 +431,7 @@ impl Plan {
         }
         self.unproved.extend(shifted(&kept, place.start).iter().cloned());
         self.resumed.extend(resumed);
-        let helps = |standing: &Standing| (0..standing.end).any(|group| !is_in_part(&group));
-        self.standing.extend(standing.filter(helps));
+        self.standing.extend(standing.filter(|_| !in_place.is_empty()));
     }
 
     fn add_range(&mut self, range: Range<u64>) {

@@ -6,7 +6,7 @@ use super::replays::{Moment, Replays};
 use crate::api::Collector;
 use crate::daemon::admission::{Account, Admission, Room};
 use crate::daemon::places::{Place, Places};
-use crate::daemon::policy::Access;
+use crate::daemon::policy::{Access, User};
 use crate::daemon::records::{Event, Records, Way};
 use crate::daemon::supervision::SessionOwner;
 use crate::daemon::throttle::Throttle;
@@ -145,11 +145,14 @@ impl Accounts {
         !self.are_new()
     }
 
-    /// Sessions of all users together.
-    fn sessions_max(&self) -> usize {
+    /// Sessions at a time, of a user and of all together.
+    fn sessions_max(&self, user: &User) -> (usize, usize) {
         match self {
-            Accounts::Daemon(admission) => admission.rules().policy().limits.sessions.unwrap_or(SESSIONS_MAX),
-            Accounts::Login(_) | Accounts::Arranged(..) => 1,
+            Accounts::Daemon(admission) => {
+                let rules = admission.rules();
+                (rules.sessions_of(user), rules.sessions())
+            }
+            Accounts::Login(_) | Accounts::Arranged(..) => (1, 1),
         }
     }
 }
@@ -279,7 +282,8 @@ fn way_of(operation: &Operation) -> Way {
 pub fn take_place(server: &Server, account: &Account, offer: &Offer) -> Result<Place, Reason> {
     let user = &account.user;
     server.absent.give_way(&CopyKey::of(&user.name, offer));
-    server.places.take(&user.name, user.limits.sessions, server.accounts.sessions_max(), "copies")
+    let (of_user, of_all) = server.accounts.sessions_max(user);
+    server.places.take(&user.name, of_user, of_all, "copies")
 }
 
 /// Where an offer leads; else why it cannot be accepted.
@@ -356,5 +360,3 @@ pub fn shown_folder(operation: &Operation, inside: &Operation) -> Vec<u8> {
 
 /// Before anything is measured.
 const RTT_GUESS: Duration = Duration::from_millis(50);
-/// Sessions served at once.
-const SESSIONS_MAX: usize = 256;

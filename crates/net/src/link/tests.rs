@@ -171,3 +171,27 @@ fn a_client_keeps_what_comes_before_the_answer_that_it_is_opened_with() {
     {}
     assert!(numbers.starts_with(&[0, 1]) && numbers.len() < 8, "{numbers:?}");
 }
+
+#[test]
+fn who_goes_on_over_another_socket_opens_nothing_a_second_time() {
+    let client = bound("127.0.0.1:0").local_addr().unwrap();
+    let begin = || {
+        let strays = Arc::new(Strays::default());
+        let local = bound("127.0.0.1:0").local_addr().unwrap();
+        (PeerLink::shared(local, "127.0.0.1".parse().ok(), strays.clone(), server_keys()), strays)
+    };
+    let hears = |link: &mut PeerLink, strays: &Strays, number| {
+        let bytes = recorded(number, 100);
+        assert!(strays.push(Stray { bytes, time: clock::now(), ecn: None, from: client, to: None }));
+        let mut is_opened = false;
+        let opened = |_, _: Arrival, _: &mut [u8]| std::mem::replace(&mut is_opened, true);
+        link.receive(opened).unwrap();
+        is_opened
+    };
+    let (mut before, strays) = begin();
+    assert!(hears(&mut before, &strays, 0));
+    let (mut link, strays) = begin();
+    link.take_keys_of(&mut before);
+    assert!(!hears(&mut link, &strays, 0), "somebody recorded it");
+    assert!(hears(&mut link, &strays, 1));
+}

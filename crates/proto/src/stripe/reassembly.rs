@@ -49,6 +49,12 @@ impl Reassembly {
         }
     }
 
+    /// The other side was told to go no further than this at first, and hears more as soon as it is heard.
+    pub fn told(mut self, limit: u64) -> Reassembly {
+        (self.urgent, self.told_limit) = (limit < self.bound, limit.min(self.bound));
+        self
+    }
+
     /// Take in a piece. Bytes that are there already are left as they are.
     pub fn insert(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Violation> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(Violation::Malformed)?;

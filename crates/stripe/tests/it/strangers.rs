@@ -1,12 +1,13 @@
 //! Those who should not get in, and those who got in and misbehave.
 
-use super::common::{PATIENCE, fixed, live, pass, text, through_relay, until};
-use longhaul_stripe::{Refusal, StripeOptions, StripedListener};
+use super::common::{PATIENCE, Relay, fixed, live, pass, text, through_relay, until};
+use longhaul_net::control::{ClientKey, ServerKey, TokenId};
+use longhaul_stripe::{Door, Doorkeeper, Met, Refusal, StripeOptions, StripedListener};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whether the other side has closed without a word, or with these.
 fn answer(mut socket: TcpStream) -> Vec<u8> {
@@ -117,6 +118,54 @@ fn what_was_overheard_gets_nobody_in() {
     assert_eq!(far.stats().lanes.len(), 2);
     let bytes = text(4, 1 << 20);
     assert!(pass(near, far, &bytes) == bytes);
+}
+
+/// Who comes to a door with a key, and how often one of them had memory.
+#[derive(Default)]
+struct Keeper {
+    rooms: usize,
+}
+
+impl Doorkeeper for Keeper {
+    fn key(&mut self, _: Option<TokenId>) -> ServerKey {
+        ServerKey::from(PSK)
+    }
+
+    fn room(&mut self) -> u64 {
+        self.rooms += 1;
+        8 << 20
+    }
+}
+
+const PSK: [u8; 32] = [7; 32];
+
+#[test]
+fn what_was_overheard_takes_no_memory_of_a_door() {
+    let options = fixed(1).client_key(ClientKey::from(PSK));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (door, relay) = (Door::new(options.clone()), Relay::start(listener.local_addr().unwrap()));
+    let mut keeper = Keeper::default();
+    let mut meet = || {
+        let deadline = Instant::now() + PATIENCE;
+        door.meet(listener.accept().unwrap().0, &[], deadline, &mut keeper).unwrap()
+    };
+    let bytes = text(7, 4 << 20);
+    thread::scope(|scope| {
+        // More than anybody may send before the door has answered that it is heard.
+        scope.spawn(|| {
+            let near = options.connect(relay.address()).unwrap();
+            (&near).write_all(&bytes).unwrap();
+            near.close().unwrap();
+        });
+        let Met::Opened(mut far) = meet() else { panic!("it has the key") };
+        let mut got = vec![];
+        far.read_to_end(&mut got).unwrap();
+        assert!(got == bytes);
+    });
+    let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    socket.write_all(&relay.opening(0)).unwrap();
+    assert!(matches!(meet(), Met::Stranger("an offer that was recorded")));
+    assert_eq!(keeper.rooms, 1);
 }
 
 #[test]

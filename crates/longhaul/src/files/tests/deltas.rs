@@ -2,6 +2,7 @@
 
 use super::harness::*;
 use super::recorder::{BTRFS, EXT4, Recorder, XFS, alone};
+use longhaul_proto::session::manifest::Kind;
 use longhaul_proto::session::message::{Delta, FileOptions, Fsync};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -132,6 +133,23 @@ fn data_in_a_hole_of_a_file_of_one_group_is_a_difference() {
     assert_eq!((report.files_done, report.failed.first.len()), (1, 0), "{report:?}");
     assert!(fs::read(dest.path().join("f")).unwrap() == fs::read(source.path().join("f")).unwrap());
     assert_tidy(dest.path());
+}
+
+/// Whoever may write here could otherwise have each group of a file of 2^50 bytes looked at, and kept in memory.
+#[test]
+fn of_a_file_that_is_one_hole_little_is_claimed() {
+    let (source, dest) = (folder(), folder());
+    write(source.path().join("f"), b"small");
+    let hole = fs::File::create(dest.path().join("f")).unwrap();
+    let mut scan = scan_of(&source.path().join("f"));
+    for (size, claimed) in [(1 << 30, 1 << 30), (1 << 43, 4096 << 20)] {
+        hole.set_len(size).unwrap();
+        set_mtime(dest.path().join("f"), 1000, 0);
+        scan.manifest.entries[0].kind = Kind::File { size, extents: None, version: None };
+        let plan = plan_of(&scan.manifest, dest.path(), &always()).unwrap();
+        let bytes: u64 = plan.claimed.iter().map(|range| range.end - range.start).sum();
+        assert_eq!((bytes, plan.claimed.iter().count()), (claimed, 1));
+    }
 }
 
 #[test]

@@ -138,10 +138,10 @@ impl Doorkeeper for Keeper<'_> {
         ServerKey { psk: forward_key(&key.psk), ..key }
     }
 
-    fn room(&mut self) -> Option<u64> {
+    fn room(&mut self) -> u64 {
         let (room, buffer) = buffer_of(&self.gate.budget);
         self.room = Some(room);
-        Some(buffer)
+        buffer
     }
 }
 
@@ -244,7 +244,7 @@ impl Guest<'_> {
             return Ok(None);
         }
         let places = &self.gate.places;
-        places.take(&account.user.name, Some(OF_USER_MAX), FORWARDS_MAX, "forwarded connections").map(Some)
+        places.take(&account.user.name, OF_USER_MAX, FORWARDS_MAX, "forwarded connections").map(Some)
     }
 
     fn note(&self, target: &Target, pumped: &Pumped, failure: Option<&Reason>) {

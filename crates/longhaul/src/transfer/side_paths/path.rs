@@ -79,7 +79,8 @@ impl SidePath {
     }
 
     /// It goes on over this link.
-    pub(super) fn begin_anew(&mut self, link: PeerLink) {
+    pub(super) fn begin_anew(&mut self, mut link: PeerLink) {
+        link.take_keys_of(&mut self.link);
         self.link = link;
         (self.is_met, self.said_at) = (false, None);
     }
