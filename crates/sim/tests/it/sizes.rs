@@ -5,6 +5,7 @@ use fastrand::Rng;
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::Time;
 use longhaul_sim::scenario::Scenario;
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ fn random_case(seed: u64) -> Case {
     }
 }
 
-fn over(seeds: std::ops::Range<u64>) -> usize {
+fn over(seeds: Range<u64>) -> usize {
     seeds.map(|seed| random_case(seed).succeed().cuts.len()).sum()
 }
 
@@ -70,7 +71,10 @@ fn an_object_arrives_whatever_size_passes_when() {
 #[ignore = "takes minutes"]
 fn an_object_arrives_whatever_size_passes_when_over_many_seeds() {
     over(200..3000);
+    leaves_vanished_sizes(40..200);
+    lasts_through_outages(40..200);
 }
+
 /// A path that loses a little, on which an object takes some three seconds.
 fn path(seed: u64) -> Case {
     let mut rng = Rng::with_seed(seed);
@@ -86,8 +90,14 @@ fn path(seed: u64) -> Case {
 
 #[test]
 fn a_size_that_vanishes_is_left_within_a_few_round_trips_and_costs_little_more_than_these() {
+    leaves_vanished_sizes(0..40);
+}
+
+fn leaves_vanished_sizes(seeds: Range<u64>) {
+    let middle = seeds.start.midpoint(seeds.end);
     let shares: Vec<f64> = thread::scope(|scope| {
-        let halves = [0..50, 50..100].map(|seeds| scope.spawn(|| seeds.map(after_a_cut).collect::<Vec<_>>()));
+        let halves = [seeds.start..middle, middle..seeds.end]
+            .map(|seeds| scope.spawn(|| seeds.map(after_a_cut).collect::<Vec<_>>()));
         halves.into_iter().flat_map(|half| half.join().expect("each seed succeeds")).collect()
     });
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
@@ -97,7 +107,7 @@ fn a_size_that_vanishes_is_left_within_a_few_round_trips_and_costs_little_more_t
 
 /// Goodput after a cut as a share of that of a copy that begins with the smallest size.
 fn after_a_cut(seed: u64) -> f64 {
-    let at = Time::from_millis(1000 + 10 * seed);
+    let at = Time::from_millis(1000 + 25 * (seed % 40));
     let is_told = seed.is_multiple_of(2);
     let changed = Case { changes: vec![(at, 0)], is_told, ..path(seed) }.succeed();
     let &[cut] = &changed.cuts[..] else { panic!("seed {seed}: {:?}", changed.cuts) };
@@ -115,9 +125,13 @@ fn after_a_cut(seed: u64) -> f64 {
 
 #[test]
 fn a_path_on_which_nothing_passes_for_a_while_changes_nothing() {
-    for seed in 0..100 {
-        let from = 500 + 10 * seed;
-        let ended = Case { outage_ms: Some(from..from + 30 * (1 + seed)), ..path(seed) }.succeed();
+    lasts_through_outages(0..40);
+}
+
+fn lasts_through_outages(seeds: Range<u64>) {
+    for seed in seeds {
+        let (from, lasts) = (500 + 25 * (seed % 40), 75 * (1 + seed % 40));
+        let ended = Case { outage_ms: Some(from..from + lasts), ..path(seed) }.succeed();
         assert_eq!(ended.cuts, [], "seed {seed}");
     }
 }
