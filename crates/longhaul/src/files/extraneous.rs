@@ -7,7 +7,7 @@
 use super::disk::unnamed;
 use super::exclude::Exclude;
 use super::folders::{Folders, list, split};
-use super::names::{is_journal, is_of_pieces, journal_name, journal_of_part};
+use super::names::{file_of_journal, file_of_part, is_journal, is_of_pieces, journal_name, journal_of_part};
 use super::scan::{PATH_MAX, is_below, join};
 use super::spill::Spill;
 use super::twins::{inode, is_alike};
@@ -221,9 +221,16 @@ fn unprotected(folders: &mut Folders, path: Vec<u8>, is_folder: bool, exclude: &
     found.iter().filter(is_topmost).map(|extra| extra.path.clone()).collect()
 }
 
-/// A pattern protects what it would have left out at the source. The source may have been given with or without its
-/// own name, so both readings count.
+/// A pattern protects what it would have left out at the source, and what another copy has of that on its way. The source may have
+/// been given with or without its own name, so both readings count.
 fn is_protected(exclude: &Exclude, path: &[u8], is_folder: bool) -> bool {
+    let (above, name) = split(path);
+    if !is_folder && journal_of(name).is_some() {
+        // Of a name that was cut nobody knows whether it is protected.
+        let file = file_of_part(name).or_else(|| file_of_journal(name));
+        return !exclude.is_empty()
+            && file.is_none_or(|file| is_protected(exclude, &join(above, file), false));
+    }
     let below_name = path.iter().position(|b| *b == b'/').map(|slash| &path[slash + 1..]);
     exclude.leaves_out(path, is_folder) || below_name.is_some_and(|path| exclude.leaves_out(path, is_folder))
 }

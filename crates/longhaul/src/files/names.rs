@@ -35,9 +35,20 @@ pub(super) fn journal_of_part(part: &[u8]) -> Option<Vec<u8>> {
 /// The file that is received under this name: the reverse of [`part_name`]. `None` where the name does not tell, since it was cut.
 pub fn file_of_part(part: &[u8]) -> Option<&[u8]> {
     let stem = part.strip_prefix(b".")?.strip_suffix(PART)?;
-    // Whatever was cut is about as long as a name can be: a character may have been left out at its end.
-    let is_whole = part.len() + 3 < NAME_MAX;
-    if is_whole { stem.get(..stem.len().checked_sub(TOKEN_LEN)?) } else { None }
+    if is_whole(part.len()) { stem.get(..stem.len().checked_sub(TOKEN_LEN)?) } else { None }
+}
+
+/// The file that a journal is of: the reverse of [`journal_name`], in the same way.
+pub(super) fn file_of_journal(journal: &[u8]) -> Option<&[u8]> {
+    let stem = journal.strip_prefix(b".")?.strip_suffix(JOURNAL)?;
+    // It is cut where the name of a part file is.
+    if is_whole(1 + stem.len() + ENDING_MAX) { Some(stem) } else { None }
+}
+
+/// Whether a part file of a name so long has all of its file's in it. Whatever was cut is about as long as a name can be: a character
+/// may have been left out at its end.
+fn is_whole(part_len: usize) -> bool {
+    part_len + 3 < NAME_MAX
 }
 
 /// Where `name` is received in pieces: `.NAME.PLAN.longhaul-pieces`.
@@ -147,6 +158,11 @@ mod tests {
                 assert!(seen.insert(part) && seen.insert(journal) || name.len() < len);
             }
         }
+        for name in [&b"a"[..], b".a.longhaul-part", &[b'x'; 100]] {
+            assert_eq!([file_of_part(&part(name)), file_of_journal(&journal_name(name))], [Some(name); 2]);
+        }
+        let cut = [b'x'; 230];
+        assert_eq!([file_of_part(&part(&cut)), file_of_journal(&journal_name(&cut))], [None; 2]);
         assert!(!is_ours(b"a.longhaul-part"));
     }
 }

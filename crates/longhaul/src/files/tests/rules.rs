@@ -227,15 +227,22 @@ fn delete_removes_what_the_source_has_not() {
     write(dest.path().join("mixed/in/gone"), b"old");
     write(dest.path().join("mixed/gone/too"), b"old");
     write(dest.path().join("f"), b"changed here");
+    // Another copy is at work with such a file.
+    let coming = [".next.log.00000000000001a0.longhaul-part", ".next.log.longhaul-journal"]
+        .map(|name| dest.path().join("a").join(name));
+    coming.iter().for_each(|ours| write(ours, b"coming"));
+    write(dest.path().join("a/.next.txt.00000000000001a0.longhaul-part"), b"of nobody");
     let delete = FileOptions { delete: true, exclude: vec!["*.log".into()], ..options() };
     let scan = scan_of(&inside(top.path()));
     let dry = plan_of(&scan.manifest, dest.path(), &FileOptions { dry_run: true, ..delete.clone() }).unwrap();
-    let topmost = ["a/b/old", "mixed/gone", "mixed/in/gone", "old"];
+    let topmost =
+        ["a/b/old", "a/.next.txt.00000000000001a0.longhaul-part", "mixed/gone", "mixed/in/gone", "old"];
     assert_eq!(dry.extraneous.paths(), topmost.map(|path| path.as_bytes().to_vec()));
     let report = copy_with(&inside(top.path()), dest.path(), Road::default(), &delete);
     assert_eq!(report.failed.first, []);
     assert!(dest.path().join("a/kept.log").exists());
     assert!(dest.path().join("mixed/in/kept.log").exists());
+    coming.iter().for_each(|ours| fs::remove_file(ours).expect("it is still there"));
     fs::remove_file(dest.path().join("a/kept.log")).unwrap();
     fs::remove_dir_all(dest.path().join("mixed")).unwrap();
     set_mtime(dest.path().join("a"), 5, 0);
