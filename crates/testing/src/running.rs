@@ -4,6 +4,7 @@ use crate::machine::{Hold, share};
 use crate::{PATIENCE, skip};
 use rustix::process::Signal;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -72,6 +73,20 @@ impl Ended {
     }
 }
 
+/// Start a program that this test may just have written: for as long as a child that another thread is about to start has not begun
+/// its own program it holds a copy of the descriptor that was written to, and the system starts nothing that is being written.
+fn spawn(command: &mut Command) -> Child {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < until => {
+                sleep(Duration::from_millis(1));
+            }
+            started => return started.expect("the program starts"),
+        }
+    }
+}
+
 /// A run that goes on. Dropping it kills it.
 pub struct Running {
     child: Child,
@@ -87,7 +102,7 @@ impl Running {
         let streams = [(); 2].map(|()| tempfile::tempfile().expect("a file can be made"));
         let [stdout, stderr] =
             streams.each_ref().map(|file| file.try_clone().expect("a descriptor is to be had"));
-        let child = command.stdout(stdout).stderr(stderr).spawn().expect("the program starts");
+        let child = spawn(command.stdout(stdout).stderr(stderr));
         Running { child, streams, _machine: machine }
     }
 
