@@ -5,6 +5,7 @@ use crate::errors::{Answer, Fault, answer};
 use crate::handles::{Handle, State};
 use crate::setup::number;
 use libc::{c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
+use longhaul_stripe::StripedStream;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 
@@ -13,7 +14,7 @@ use std::net::{Shutdown, SocketAddr};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: the caller's arguments are those of accept.
             return number(unsafe { libc::accept(fd, address, len) });
         };
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn lh_accept(fd: c_int, address: *mut sockaddr, len: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_send(fd: c_int, data: *const c_void, len: size_t, flags: c_int) -> ssize_t {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: the caller's arguments are those of send.
             return size(unsafe { libc::send(fd, data, len, flags) });
         };
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn lh_send(fd: c_int, data: *const c_void, len: size_t, fl
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_recv(fd: c_int, data: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: the caller's arguments are those of recv.
             return size(unsafe { libc::recv(fd, data, len, flags) });
         };
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn lh_recv(fd: c_int, data: *mut c_void, len: size_t, flag
 /// Send bytes, as write() does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
-    answer(|| match Handle::find(fd) {
+    answer(|| match Handle::find(fd)? {
         // SAFETY: the caller says that so much is there.
         Some(handle) => unsafe { send(&handle, data, len) },
         // SAFETY: the caller's arguments are those of write.
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn lh_write(fd: c_int, data: *const c_void, len: size_t) -
 /// Receive bytes, as read() does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t {
-    answer(|| match Handle::find(fd) {
+    answer(|| match Handle::find(fd)? {
         // SAFETY: the caller says that there is so much room.
         Some(handle) => unsafe { receive(&handle, data, len, false) },
         // SAFETY: the caller's arguments are those of read.
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn lh_read(fd: c_int, data: *mut c_void, len: size_t) -> s
 #[unsafe(no_mangle)]
 pub extern "C" fn lh_shutdown(fd: c_int, how: c_int) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: it takes two numbers.
             return number(unsafe { libc::shutdown(fd, how) });
         };
@@ -103,17 +104,21 @@ pub extern "C" fn lh_shutdown(fd: c_int, how: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn lh_close(fd: c_int) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::remove(fd) else {
+        let Some(handle) = Handle::begin_closing(fd)? else {
             // SAFETY: it takes a number; whoever passes that of a descriptor in use elsewhere asked for it.
             return number(unsafe { libc::close(fd) });
         };
-        let Ok(stream) = handle.stream() else { return Ok(0) };
-        let delivered = stream.try_clone()?.close();
-        // Whoever still reads in another thread is to come to an end.
-        stream.shutdown(Shutdown::Both)?;
-        delivered?;
-        Ok(0)
+        let closed = handle.stream().map_or(Ok(()), deliver);
+        Handle::remove(fd);
+        closed.map(|()| 0)
     })
+}
+
+fn deliver(stream: StripedStream) -> Answer<()> {
+    let delivered = stream.try_clone()?.close();
+    // Whoever still reads in another thread is to come to an end.
+    stream.shutdown(Shutdown::Both)?;
+    Ok(delivered?)
 }
 
 /// Make a descriptor of the system's of a handle that is connected, under the same number: for poll(), select(), epoll,
@@ -125,7 +130,7 @@ pub extern "C" fn lh_close(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn lh_descriptor(fd: c_int) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: it takes two numbers.
             return number(unsafe { libc::fcntl(fd, libc::F_GETFD) }).map(|_| fd);
         };
@@ -138,7 +143,7 @@ pub extern "C" fn lh_descriptor(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: the caller's arguments are those of getsockname.
             return number(unsafe { libc::getsockname(fd, address, len) });
         };
@@ -158,7 +163,7 @@ pub unsafe extern "C" fn lh_getsockname(fd: c_int, address: *mut sockaddr, len: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: the caller's arguments are those of getpeername.
             return number(unsafe { libc::getpeername(fd, address, len) });
         };

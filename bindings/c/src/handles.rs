@@ -71,16 +71,36 @@ impl Handle {
         Ok(number)
     }
 
-    /// The handle of a number, if it is one.
-    pub fn find(number: c_int) -> Option<Arc<Handle>> {
-        TABLE.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    /// The handle of a number, if it is one; an error if it is being closed.
+    pub fn find(number: c_int) -> Answer<Option<Arc<Handle>>> {
+        let found = Handle::look_up(number);
+        if found.as_ref().is_some_and(|handle| handle.closed.load(Ordering::Relaxed)) {
+            return Err(Handle::was_closed());
+        }
+        Ok(found)
+    }
+
+    /// The same, and from now on it is being closed. Until that is [over](Handle::remove) the number is no other descriptor's, so
+    /// that nobody reads from one, or writes to it, who means the handle.
+    pub fn begin_closing(number: c_int) -> Answer<Option<Arc<Handle>>> {
+        let found = Handle::look_up(number);
+        if found.as_ref().is_some_and(|handle| handle.closed.swap(true, Ordering::Relaxed)) {
+            return Err(Handle::was_closed());
+        }
+        Ok(found)
     }
 
     /// Take it out of the table: the number is no handle any more.
-    pub fn remove(number: c_int) -> Option<Arc<Handle>> {
-        let handle = table_mut().remove(&number)?;
-        handle.closed.store(true, Ordering::Relaxed);
-        Some(handle)
+    pub fn remove(number: c_int) {
+        table_mut().remove(&number);
+    }
+
+    fn look_up(number: c_int) -> Option<Arc<Handle>> {
+        TABLE.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    fn was_closed() -> Fault {
+        Fault::new(libc::EBADF, "the handle was closed")
     }
 
     /// Its state, for a moment: nobody waits for the network with it.
@@ -114,7 +134,7 @@ impl Handle {
                 }
                 Err(error) if error.kind() != std::io::ErrorKind::TimedOut => return Err(error.into()),
                 Err(_) if self.closed.load(Ordering::Relaxed) => {
-                    return Err(Fault::new(libc::EBADF, "the handle was closed"));
+                    return Err(Handle::was_closed());
                 }
                 Err(_) if left.is_some_and(|left| left <= LOOK_AROUND) => {
                     // Who came just before it was announced has been taken already.
@@ -164,9 +184,7 @@ impl Handle {
     /// Have the number, which it has, mean a socket in front of the stream, and be no handle any more.
     pub fn become_descriptor(&self, number: c_int) -> Answer<()> {
         let stream = self.stream()?;
-        let Some(handle) = Handle::remove(number) else {
-            return Err(Fault::new(libc::EBADF, "the handle was closed"));
-        };
+        let handle = Handle::begin_closing(number)?.ok_or_else(Handle::was_closed)?;
         // As fcntl() has set it.
         let is_nonblocking = handle.is_nonblocking();
         let made = stream.into_socket().and_then(|socket| {
@@ -177,12 +195,12 @@ impl Handle {
             Ok(socket) => socket,
             Err(error) => {
                 handle.closed.store(false, Ordering::Relaxed);
-                table_mut().insert(number, handle);
                 return Err(error.into());
             }
         };
         // SAFETY: both numbers are those of open descriptors of ours; what the second stood for is given up just below.
         let taken = unsafe { libc::dup3(socket.as_raw_fd(), number, libc::O_CLOEXEC) };
+        Handle::remove(number);
         handle.disown();
         if taken < 0 { Err(Fault::last_os()) } else { Ok(()) }
     }

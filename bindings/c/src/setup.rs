@@ -38,7 +38,7 @@ pub unsafe extern "C" fn lh_set_options(fd: c_int, options: *const LhOptions) ->
     answer(|| {
         // SAFETY: the caller's pointer is null or from lh_options_new.
         let options = unsafe { options.as_ref() }.ok_or_else(|| Fault::null("options"))?;
-        let handle = Handle::find(fd).ok_or_else(not_a_handle)?;
+        let handle = Handle::find(fd)?.ok_or_else(not_a_handle)?;
         match &mut *handle.state() {
             State::Fresh(fresh) => {
                 fresh.options = options.inner.clone();
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn lh_set_options(fd: c_int, options: *const LhOptions) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: the caller's arguments are those of connect.
             return number(unsafe { libc::connect(fd, address, len) });
         };
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn lh_connect(fd: c_int, address: *const sockaddr, len: so
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: the caller's arguments are those of bind.
             return number(unsafe { libc::bind(fd, address, len) });
         };
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn lh_bind(fd: c_int, address: *const sockaddr, len: sockl
 #[unsafe(no_mangle)]
 pub extern "C" fn lh_listen(fd: c_int, backlog: c_int) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: it takes two numbers.
             return number(unsafe { libc::listen(fd, backlog) });
         };
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn lh_setsockopt(
     len: socklen_t,
 ) -> c_int {
     answer(|| {
-        let Some(handle) = Handle::find(fd) else {
+        let Some(handle) = Handle::find(fd)? else {
             // SAFETY: the caller's arguments are those of setsockopt.
             return number(unsafe { libc::setsockopt(fd, level, name, value, len) });
         };

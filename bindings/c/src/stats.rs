@@ -33,7 +33,7 @@ pub struct LhStats {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_stats(fd: c_int, out: *mut LhStats, len: size_t) -> c_int {
     answer(|| {
-        let stats = Handle::find(fd).ok_or_else(not_a_handle)?.stream()?.stats();
+        let stats = Handle::find(fd)?.ok_or_else(not_a_handle)?.stream()?.stats();
         if out.is_null() {
             return Err(Fault::null("the place for the statistics"));
         }

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -56,10 +57,11 @@ impl Stream {
     }
 
     /// The library's stream, for one operation.
-    fn stream(&self, py: Python<'_>) -> PyResult<StripedStream> {
+    fn stream(&self, py: Python<'_>) -> PyResult<Lent<'_>> {
         let open = locked(&self.open);
         let stream = open.as_ref().ok_or_else(|| closed(py))?;
-        stream.try_clone().map_err(|error| os_error(py, &error))
+        let stream = stream.try_clone().map_err(|error| os_error(py, &error))?;
+        Ok(Lent { stream: Some(stream), of: self })
     }
 
     /// Repeat an operation until it is done, the time is up or a signal's handler raises something.
@@ -86,24 +88,47 @@ impl Stream {
     }
 
     fn write(&self, py: Python<'_>, data: &[u8], deadline: Deadline) -> PyResult<usize> {
-        let mut stream = self.stream(py)?;
-        self.patiently(py, deadline, || stream.write(data))
+        let stream = self.stream(py)?;
+        self.patiently(py, deadline, || (&*stream).write(data))
     }
 
     /// Read up to `len` bytes and do something with them. They are read into memory of our own, since that of Python
     /// may be touched by other threads meanwhile.
     fn read<T>(&self, py: Python<'_>, len: usize, then: impl FnOnce(&[u8]) -> T) -> PyResult<T> {
-        let mut stream = self.stream(py)?;
+        let stream = self.stream(py)?;
         let len = len.min(PIECE_MAX);
         let mut scratch = std::mem::take(&mut *locked(&self.scratch));
         if scratch.len() < len {
             scratch.resize(len, 0);
         }
         let room = &mut scratch[..len];
-        let got = self.patiently(py, self.deadline(), || stream.read(room));
+        let got = self.patiently(py, self.deadline(), || (&*stream).read(room));
         let outcome = got.map(|got| then(&scratch[..got]));
         *locked(&self.scratch) = scratch;
         outcome
+    }
+}
+
+/// The library's stream while an operation has it.
+struct Lent<'a> {
+    stream: Option<StripedStream>,
+    of: &'a Stream,
+}
+
+impl Deref for Lent<'_> {
+    type Target = StripedStream;
+
+    fn deref(&self) -> &StripedStream {
+        self.stream.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        // Closed meanwhile, it may be the last: to let go of that takes until all is delivered, and nobody runs Python then.
+        if locked(&self.of.open).is_none() {
+            drop_on_thread(self.stream.take());
+        }
     }
 }
 
@@ -200,7 +225,7 @@ impl Stream {
 
     fn settimeout(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let timeout = seconds(timeout)?;
-        set_slices(&self.stream(py)?, timeout).map_err(|error| os_error(py, &error))?;
+        set_slices(&*self.stream(py)?, timeout).map_err(|error| os_error(py, &error))?;
         *locked(&self.timeout) = timeout;
         Ok(())
     }

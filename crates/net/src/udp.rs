@@ -50,6 +50,8 @@ pub fn is_on_the_way(error: &io::Error) -> bool {
         Some(
             libc::ECONNREFUSED
                 | libc::EHOSTUNREACH
+                | libc::EDESTADDRREQ
+                | libc::ENOKEY
                 | libc::EHOSTDOWN
                 | libc::ENETUNREACH
                 | libc::ENETDOWN

@@ -331,7 +331,9 @@ impl Draft {
                 if state.failed.is_none() && !state.is_removed {
                     tracing::error!("{error}");
                     let (kind, why) = (error.kind(), error.to_string());
-                    state.failed = Some(Failed { kind, why, is_lost: false });
+                    // A store that knows no upload of this name will know none the next time either.
+                    let is_lost = kind == io::ErrorKind::NotFound && state.upload.is_some();
+                    state.failed = Some(Failed { kind, why, is_lost });
                 }
             }
             Ok(_) if state.is_changed(number) => self.queue_again(&mut state, number),
@@ -443,7 +445,10 @@ impl Draft {
                 let tag = digest::tag_of_parts(&etags);
                 let there = self.store.head(key)?.filter(|object| object.len == len);
                 if tag.is_none() || there.map(|object| digest::bare(&object.etag).to_owned()) != tag {
-                    return Err(error);
+                    tracing::error!("{error}");
+                    let mut state = self.lock();
+                    state.failed = Failed::lost("the store has given its upload up");
+                    return state.check();
                 }
             }
             other => other?,

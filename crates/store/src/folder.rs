@@ -314,7 +314,8 @@ impl Folder {
             _ => return Err(Errno::NOTDIR.into()),
         }
         // What somebody else put there just now is not to be without a folder.
-        let holds = !self.store.list(&self.view.folder_key(&path))?.names.is_empty();
+        let listing = self.store.list(&self.view.folder_key(&path))?;
+        let holds = !listing.names.is_empty() || !listing.unshown.is_empty();
         if holds || !self.drafts.names(&path).is_empty() {
             return Err(Errno::NOTEMPTY.into());
         }
@@ -333,7 +334,8 @@ impl Folder {
         let item = |number, name| Item { number, is_folder: true, name };
         let above = INodeNo(nodes.number(split(&path).0));
         let mut found = vec![item(number, ".".into()), item(above, "..".into())];
-        for (name, is_folder) in listing.names.iter().cloned().chain(drafts) {
+        let unshown = listing.unshown.iter().map(|name| (name.clone(), false));
+        for (name, is_folder) in listing.names.iter().cloned().chain(unshown).chain(drafts) {
             let number = INodeNo(nodes.number(&path_of(&path, &name)));
             found.push(Item { number, is_folder, name });
         }

@@ -96,7 +96,7 @@ impl Meta {
 
     /// What headers say, and for what they do not say the usual.
     pub fn read<'a>(kind: Kind, stored: SystemTime, get: impl Fn(&str) -> Option<&'a str>) -> (Kind, Meta) {
-        let mode = get(MODE).and_then(|text| text.parse::<u32>().ok());
+        let mode = get(MODE).and_then(|text| read_mode(kind, text));
         let kind = match mode {
             Some(mode) if kind == Kind::File && mode & 0o170_000 == 0o120_000 => Kind::Link,
             _ => kind,
@@ -118,6 +118,16 @@ impl Default for Meta {
     }
 }
 
+/// Kind and permissions: in decimal digits as s3fs writes them, or in octal ones as rclone does. No number is a mode both ways.
+fn read_mode(kind: Kind, text: &str) -> Option<u32> {
+    let is_mode = |mode: &u32| match kind {
+        Kind::Folder => mode >> 12 == 0o04,
+        Kind::File | Kind::Link => matches!(mode >> 12, 0o10 | 0o12),
+    };
+    let read = |radix| u32::from_str_radix(text, radix).ok().filter(is_mode);
+    read(10).or_else(|| read(8))
+}
+
 /// Seconds with up to nine digits of a fraction. More are left out.
 fn read_time(text: &str) -> Option<(i64, u32)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -135,7 +145,7 @@ fn read_time(text: &str) -> Option<(i64, u32)> {
 
 /// rclone's and s3fs's name for the time.
 const TIME: &str = "x-amz-meta-mtime";
-/// s3fs's name for kind and permissions, in decimal digits.
+/// s3fs's name for kind and permissions, and rclone's.
 const MODE: &str = "x-amz-meta-mode";
 /// Of files that say nothing of theirs.
 pub const FILE_MODE: u32 = 0o644;
@@ -161,8 +171,23 @@ mod tests {
         // s3fs's.
         let (kind, meta) = read(&[(TIME, "1354037983"), (MODE, "41471")]);
         assert_eq!((kind, meta.mode, meta.seconds), (Kind::Link, 0o777, 1_354_037_983));
+        for odd in ["", "x", "-1", "600", "99999999999"] {
+            assert_eq!(read(&[(MODE, odd)]).1.mode, 0o644, "{odd}");
+        }
         for odd in ["", "x", "1.x", "1.2.3", "99999999999999999999"] {
             assert_eq!(read(&[(TIME, odd)]).1.seconds, 7, "{odd}");
+        }
+    }
+
+    /// As s3fs and rclone write them.
+    #[test]
+    fn no_mode_can_be_taken_for_another() {
+        for (kind, format) in [(Kind::Folder, 0o040_000), (Kind::File, 0o100_000), (Kind::File, 0o120_000)] {
+            for mode in (0..0o10000).map(|mode| format | mode) {
+                for text in [format!("{mode}"), format!("{mode:o}")] {
+                    assert_eq!(read_mode(kind, &text), Some(mode), "{text}");
+                }
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use rusty_s3::actions::{
     S3Action,
 };
 use rusty_s3::{Bucket, Credentials, Map, Method};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
@@ -34,6 +35,35 @@ pub struct Store {
 pub struct Listing {
     /// The names in it, with whether they are folders, sorted.
     pub names: Vec<(String, bool)>,
+    /// What no folder can hold, under names that tell of it. Whoever looks at one of these meets an error: it is not to be left out
+    /// without a word.
+    pub unshown: Vec<String>,
+}
+
+impl Listing {
+    /// Of what follows a prefix: files with their bytes, and folders.
+    fn of(files: Vec<(String, u64)>, folders: BTreeSet<String>) -> Listing {
+        let mut listing = Listing::default();
+        // Some programs put an empty object beside a folder, to stand for it.
+        let is_for_folder = |name: &String, len: u64| len == 0 && folders.contains(name);
+        let files = files.into_iter().filter(|(name, len)| !is_for_folder(name, *len));
+        let mut all: Vec<_> = files.map(|(name, _)| (name, false)).collect();
+        all.extend(folders.into_iter().map(|name| (name, true)));
+        all.sort();
+        for (name, is_folder) in all {
+            if !is_name(&name) {
+                listing
+                    .unshown
+                    .push(format!("{} (no name for a file)", cut(&name).replace(['/', '\0'], "_")));
+            } else if listing.names.last().is_some_and(|(before, _)| *before == name) {
+                // The file is what was asked for by name.
+                listing.unshown.push(format!("{} (the folder)", cut(&name)));
+            } else {
+                listing.names.push((name, is_folder));
+            }
+        }
+        listing
+    }
 }
 
 /// A part that a store has.
@@ -181,24 +211,24 @@ impl Store {
 
     /// What a folder holds, by what its keys begin with.
     pub fn list(&self, prefix: &str) -> io::Result<Listing> {
-        let mut listing = Listing::default();
+        let (mut files, mut folders) = (vec![], BTreeSet::new());
         let mut token = None;
         loop {
             let page = self.page(prefix, token.as_deref())?;
-            let name = |key: &str| Some(key.strip_prefix(prefix)?.to_owned()).filter(|name| !name.is_empty());
-            let files = page.contents.iter().filter_map(|object| Some((name(&object.key)?, false)));
-            let folders = page.common_prefixes.iter();
-            let folders = folders.filter_map(|f| Some((name(f.prefix.strip_suffix('/')?)?, true)));
-            // A file and a folder of one name cannot both be in a folder; the file is what was asked for by name.
-            listing.names.extend(files.chain(folders).filter(|(name, _)| is_name(name)));
+            let name = |key: &str| key.strip_prefix(prefix).map(str::to_owned);
+            let here = page
+                .contents
+                .iter()
+                .filter_map(|object| Some((name(&object.key)?, object.size.unwrap_or(u64::MAX))));
+            // The folder's own object.
+            files.extend(here.filter(|(name, _)| !name.is_empty()));
+            let below = page.common_prefixes.iter();
+            folders.extend(below.filter_map(|folder| name(folder.prefix.strip_suffix('/')?)));
             token = page.next_continuation_token;
             if token.is_none() {
-                break;
+                return Ok(Listing::of(files, folders));
             }
         }
-        listing.names.sort();
-        listing.names.dedup_by(|later, earlier| later.0 == earlier.0);
-        Ok(listing)
     }
 
     fn page(&self, prefix: &str, token: Option<&str>) -> io::Result<ListObjectsV2Response> {
@@ -262,14 +292,24 @@ impl Store {
         }
     }
 
-    /// Make an object of its parts: all of them, in their order.
+    /// Make an object of its parts: all of them, in their order. An error of kind `NotFound`: the store knows no such upload, or not
+    /// all of its parts.
     pub fn complete(&self, key: &str, upload: &str, etags: &[&str]) -> io::Result<()> {
         let etags = etags.iter().copied();
         let action = self.bucket.complete_multipart_upload(self.credentials.as_ref(), key, upload, etags);
         let body = action.clone().body();
-        let text = self.do_it(&action, "COMPLETE", key, &[], &Payload::Bytes(body.as_bytes()))?;
+        let answer = self.do_it(&action, "COMPLETE", key, &[], &Payload::Bytes(body.as_bytes()));
         // It may fail after the answer has begun.
-        CompleteMultipartUploadResponse::parse(&text).map(drop).map_err(|error| odd("COMPLETE", key, error))
+        let done = answer.and_then(|text| {
+            let parsed = CompleteMultipartUploadResponse::parse(&text).map(drop);
+            parsed.map_err(|error| odd("COMPLETE", key, format!("{error}: {text}")))
+        });
+        done.map_err(|error| match error.to_string() {
+            said if ["InvalidPart", "NoSuchUpload"].iter().any(|code| said.contains(code)) => {
+                io::Error::new(io::ErrorKind::NotFound, said)
+            }
+            _ => error,
+        })
     }
 
     /// Give an upload up. One that is not there is no error.
@@ -436,7 +476,12 @@ fn sign_headers(map: &mut Map<'_>, headers: &[(&'static str, String)]) {
 
 /// What a folder can hold under this name.
 fn is_name(name: &str) -> bool {
-    !matches!(name, "." | "..") && !name.contains(['/', '\0']) && name.len() <= 255
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= 255
+}
+
+/// The beginning of a name, short enough for what is said after it.
+fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(200)]
 }
 
 /// A host that is there takes a connection at once.
@@ -458,3 +503,21 @@ const PAUSES: [Duration; 6] = [
 const SIGNED_FOR: Duration = Duration::from_secs(3600);
 /// Of an answer that is no object: a page of a list has 1000 keys of at most 1 KiB, three times as long when written for a URL.
 const ANSWER_MAX: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_folder_can_hold_is_told_under_a_name_of_its_own() {
+        let long = "x".repeat(256);
+        let files = [("b", 3), ("data", 0), ("both", 5), ("..", 1), (&*long, 1)];
+        let folders = ["data", "both", "c", ""].map(str::to_owned);
+        let listing = Listing::of(files.map(|(name, len)| (name.to_owned(), len)).into(), folders.into());
+        let names: Vec<_> = listing.names.iter().map(|(name, is_folder)| (&**name, *is_folder)).collect();
+        assert_eq!(names, [("b", false), ("both", false), ("c", true), ("data", true)]);
+        let too_long = format!("{} (no name for a file)", &long[..200]);
+        let unshown = [" (no name for a file)", ".. (no name for a file)", "both (the folder)", &too_long];
+        assert_eq!(listing.unshown, unshown);
+    }
+}

@@ -59,7 +59,9 @@ impl View {
         let (folder, name) = split(path);
         let listing = self.list(folder)?;
         let Ok(index) = listing.names.binary_search_by(|(other, _)| other.as_str().cmp(name)) else {
-            return Ok(None);
+            let is_unshown = listing.unshown.iter().any(|unshown| unshown == name);
+            let error = || io::Error::other("the bucket has keys here that no folder can show");
+            return if is_unshown { Err(error()) } else { Ok(None) };
         };
         // Whoever compares a tree asks for one name after the other.
         let next = &listing.names[index..listing.names.len().min(index + AHEAD)];
@@ -120,6 +122,8 @@ impl View {
             listing.change(&name, kind);
         }
         let listing = Arc::new(listing);
+        // A large bucket has millions of names.
+        memory.folders.retain(|_, (at, _)| is_fresh(*at));
         keep(&mut memory.folders, path, listing.clone());
         Ok(listing)
     }

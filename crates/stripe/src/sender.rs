@@ -314,6 +314,10 @@ impl SendLane {
             self.push_frame(&Frame::Probe);
         }
         while let Some(frame) = state.notices.next(id, alone, now) {
+            if frame == Frame::Stop {
+                // What did arrive is told first, and on this lane: what goes on another may come later.
+                self.push_frame(&Frame::Ack(state.inc.ack()));
+            }
             self.push_frame(&frame);
         }
         if let Some(piece) = state.out.next(id, now) {

@@ -377,8 +377,6 @@ impl State {
             self.read_shut = true;
             self.inc.stop();
             if !self.inc.is_complete() {
-                // What did arrive is told first, or the other side would take it for undelivered.
-                self.inc.ask_ack();
                 self.notices.post(Frame::Stop);
             }
         }

@@ -131,8 +131,10 @@ impl Planned {
 
 /// Copy the part of a plan that these flags name.
 pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
-    let metrics_file = args.metrics_file.as_deref();
-    let manner = Manner { metrics_file, ..Manner::plain(&args.flags.output) };
+    // To read a plan is to go where it was made.
+    let here = |path: &PathBuf| absolute(path).unwrap_or_else(|_| path.clone());
+    let [metrics_file, trace] = [&args.metrics_file, &args.trace].map(|path| path.as_ref().map(here));
+    let manner = Manner { metrics_file: metrics_file.as_deref(), ..Manner::plain(&args.flags.output) };
     attempt(&manner, |display| {
         let part = args.part.map_or_else(counted, Ok)?;
         let Planned { run, dests, mut options } = Planned::open(folder, display)?;
@@ -144,7 +146,7 @@ pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
         if reach.over_paths != Paths::One {
             options.paths = reach.over_paths;
         }
-        if let Some(path) = &args.trace {
+        if let Some(path) = &trace {
             display.set_trace(TraceFile::create(path, Role::Sender)?);
         }
         let _socket = ControlSocket::open(display.board(), &mut options);

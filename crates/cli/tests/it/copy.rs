@@ -309,6 +309,24 @@ fn every_control_and_selector_delivers() {
     }
 }
 
+/// What the older file may have in common is claimed, and what it has not is sent, whatever chooses the next packet.
+#[test]
+fn every_selector_replaces_an_older_file() {
+    let (here, there) = (folder(), folder());
+    let mut bytes = noise(17_000_000, 1);
+    fs::write(here.path().join("file"), &bytes).unwrap();
+    let server = Server::start(there.path(), &[]);
+    bytes[9_000_000..].fill(7);
+    let selects = SelectorKind::ALL.map(|kind| vec!["--select", kind.name()]);
+    for flags in selects.into_iter().chain([vec!["--control", "greedy"], vec!["--control", "rbudp"]]) {
+        fs::write(there.path().join("file"), &bytes).unwrap();
+        set_mtime(there.path().join("file"), 1000, 0);
+        let flags = [flags, vec!["--rate", "500mbit", "--delta"]].concat();
+        push(&server, here.path(), "", &flags);
+        assert_same_bytes(here.path().join("file"), there.path().join("file"));
+    }
+}
+
 #[test]
 fn a_pull_is_controlled_as_a_push_is() {
     let (here, there) = (folder(), folder());

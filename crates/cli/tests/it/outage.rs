@@ -1,11 +1,14 @@
 //! The path breaks: for a while, for good, for UDP alone.
 
 use crate::common::lab::Over;
-use crate::common::tree::names;
-use crate::common::{Running, error_of, wait_until};
+use crate::common::relay::Relay;
+use crate::common::tree::{folder_in_memory, inside, names, write_noise};
+use crate::common::{Running, Server, error_of, wait_until};
 use longhaul_lab::{Scenario, Side};
 use longhaul_testing::machine;
 use serde_json::Value;
+use std::ffi::OsString;
+use std::fs::File;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -110,6 +113,21 @@ fn a_client_that_moves_into_another_network_goes_on() {
     for (pull, transport) in [(false, "object"), (true, "object"), (false, "stripe"), (true, "stripe")] {
         moves_to_another_address(pull, &format!("--transport={transport}"));
     }
+}
+
+/// Nothing of a first part of empty files needs to be sent, so that nobody has found out.
+#[test]
+fn a_copy_whose_data_finds_no_way_at_all_ends() {
+    let (here, there) = (folder_in_memory(), folder_in_memory());
+    (0..16_400).for_each(|at| drop(File::create(here.path().join(format!("{at:05}"))).expect("it is new")));
+    write_noise(here.path().join("last"), 1_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    let relay = Relay::start(server.address());
+    relay.block_udp();
+    let ends = [inside(here.path()), relay.url("").into()];
+    let flags = ["--transport=object", "--stall-timeout=2s"].map(OsString::from);
+    let error = error_of(server.cp(ends.into_iter().chain(flags)));
+    assert!(error.contains("no data got through"), "{error}");
 }
 
 /// An error in time, and all that arrived is there for the next run.

@@ -105,9 +105,16 @@ fn parts_in_any_order_make_the_same_tree() {
     assert!(early.stderr.contains("parts are missing: 2; copy"), "{}", early.stderr);
     let status = fleet.status();
     assert_eq!((&status["parts_done"], &status["parts"]), (&4.into(), &5.into()), "{status}");
-    // Whoever starts the parts counts them.
-    let mut last = fleet.command(&["cp", "--json", "--plan", "run"]);
-    Running::start(last.env("SLURM_ARRAY_TASK_ID", "2")).finish().expect_code(0);
+    // Whoever starts the parts counts them, from a folder of his own.
+    let mover = fleet.path("mover");
+    fs::create_dir(&mover).expect("it is new");
+    let told = ["--metrics-file", "last.prom", "--trace", "last.trace"];
+    let mut last = fleet.command(&[&["cp", "--json", "--plan", "../run"], &told[..]].concat());
+    last.env("SLURM_ARRAY_TASK_ID", "2").current_dir(&mover);
+    Running::start(&mut last).finish().expect_code(0);
+    assert!(fs::read_to_string(mover.join("last.prom")).expect("it is there").contains("success{"));
+    assert!(mover.join("last.trace").exists());
+    assert!(!fleet.path("last.prom").exists() && !fleet.path("last.trace").exists());
     let finished = fleet.finish().expect_code(0).json();
     // A datagram may leave with its offer all the same.
     assert_eq!(finished["packets_required"], 0, "{finished}");

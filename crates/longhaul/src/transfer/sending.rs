@@ -214,7 +214,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             batch,
             meter: LimitMeter::new(now),
             finished: None,
-            last_complete: Time::ZERO,
+            last_complete: clock::now(),
             last_progress: Time::ZERO,
             last_status: now,
             recent: Recent { at: now, ..Recent::default() },
@@ -477,22 +477,16 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let waiting = self.sender.acked() < self.sender.shape().packets()
             && self.sender.blocked() != Blocked::Source
             && !self.sender.is_paused();
-        if !waiting {
-            // A source may pause for as long as it likes.
+        // A source may pause for as long as it likes, and what is said may have to go first over the same way.
+        if !waiting || self.session.control.is_behind() {
             self.last_complete = clock::now();
         }
-        let heard = stats.last_news.max(self.recent_start()).max(self.last_complete);
-        let since_news = self.session.presence.silence(heard);
-        if waiting && stats.packets_sent > 0 && since_news > patience {
+        let since_news = self.session.presence.silence(stats.last_news.max(self.last_complete));
+        if waiting && since_news > patience {
             return Err(self.session.abort(Error::Stalled { after: patience }));
         }
         // A word over UDP is a word.
         self.session.check_silence(self.session.last_word.max(stats.last_news))
-    }
-
-    /// Silence is counted from here before the first acknowledgement.
-    fn recent_start(&self) -> Time {
-        if self.sender.stats().acks == 0 { self.session.last_word } else { Time::ZERO }
     }
 
     fn status_overall(&self) -> SenderStatus {

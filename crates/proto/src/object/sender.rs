@@ -365,7 +365,9 @@ impl<S: Source> Sender<S> {
         if let Some(pending) = self.pending.take().filter(|(packet, _)| !self.acked.contains(*packet)) {
             return Some(pending);
         }
-        match self.selector.next(View { acked: &self.acked, busy: &self.busy }) {
+        // A selector that goes by what has come in alone knows nothing of claims, which nothing may touch.
+        let acked = if self.claimed.is_empty() { &self.acked } else { &self.busy };
+        match self.selector.next(View { acked, busy: &self.busy }) {
             Some(packet) => {
                 self.all_paths().for_each(|path| path.hedge_from = DatagramNumber::MAX);
                 if self.selector.round_is_over().is_some() {

@@ -347,6 +347,8 @@ fn claims_are_confirmed_or_refused_while_the_rest_is_sent() {
                 next_look = now + Duration::from_millis(rng.u64(..30));
                 sim.wake_at(id, Side::Right, next_look);
                 let receiver = &mut sim.endpoints_mut(id).1;
+                let stored = &receiver.sink_mut().bytes[range.start as usize..range.end as usize];
+                assert!(stored.iter().all(|byte| *byte == 0), "{case}: {range:?} is claimed, and was sent");
                 if is_equal {
                     confirmed_bytes += range.end - range.start;
                     receiver.sink_mut().put(range.clone(), &object);

@@ -164,6 +164,33 @@ fn an_upload_that_the_store_gave_up_never_becomes_an_object() {
     assert_eq!(fs::read(gateway.file("a/x")).unwrap(), b"short");
 }
 
+/// As the rules of buckets do, and stores by themselves.
+#[test]
+fn an_upload_that_the_store_gives_up_meanwhile_begins_anew() {
+    for is_whole in [false, true] {
+        let Some(gateway) = Gateway::start() else { return };
+        let (state, at) = (folder(), folder());
+        let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+        let name = at.path().join(PART);
+        let file = File::create_new(&name).unwrap();
+        file.write_all_at(&noise(9 * MIB as usize, 8), 0).unwrap();
+        wait_until("a part is stored", || gateway.parts().len() == 1);
+        if is_whole {
+            file.write_all_at(&noise(7 * MIB as usize, 9), 9 * MIB).unwrap();
+            wait_until("all is stored", || gateway.parts().len() == 2);
+        }
+        fs::remove_dir_all(gateway.file(".sgwtmp/multipart")).unwrap();
+        assert!(fs::rename(&name, at.path().join("x")).is_err());
+        assert!(file.sync_data().is_err(), "nobody is told that it is safe");
+        drop(file);
+        assert!(!name.exists(), "whoever copies begins anew");
+        assert!(!gateway.file("a/x").exists());
+        write(&name, "short");
+        fs::rename(&name, at.path().join("x")).unwrap();
+        assert_eq!(fs::read(gateway.file("a/x")).unwrap(), b"short");
+    }
+}
+
 #[test]
 fn what_changes_after_its_part_was_stored_is_stored_again() {
     let Some(gateway) = Gateway::start() else { return };

@@ -374,8 +374,9 @@ fn statistics_tell_of_each_lane() {
 
 #[test]
 fn who_reads_all_and_closes_at_once_leaves_nothing_undelivered() {
-    for _ in 0..100 {
-        let (mut near, mut far) = pair(&fixed(1), &fixed(1));
+    for lanes in [1, 4].repeat(50) {
+        let (mut near, mut far) = pair(&fixed(lanes), &fixed(lanes));
+        near.wait_for_lanes(lanes as usize, PATIENCE).unwrap();
         far.write_all(b"pong").unwrap();
         near.read_exact(&mut [0; 4]).unwrap();
         near.close().unwrap();

@@ -74,7 +74,8 @@ pub fn prepare<F: Feed>(
                     }
                 }
                 Message::Unwanted { ranges } => {
-                    if let Some((have, ..)) = &mut wanted {
+                    if let Some((have, claimed, ..)) = &mut wanted {
+                        ranges.iter().for_each(|range| claimed.remove(range.clone()));
                         ranges.iter().for_each(|range| have.insert(range.clone()));
                     }
                 }
