@@ -126,7 +126,7 @@ impl Draft {
             match store.parts(&noted.key, &noted.upload) {
                 Ok(stored) => state.go_on(&file, noted, stored)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    state.failed = Failed::lost("the store has given its upload up");
+                    state.failed = Failed::lost(GIVEN_UP);
                 }
                 // As moto's does, by another name than S3's. It would be so the next time, too.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -333,7 +333,8 @@ impl Draft {
                     let (kind, why) = (error.kind(), error.to_string());
                     // A store that knows no upload of this name will know none the next time either.
                     let is_lost = kind == io::ErrorKind::NotFound && state.upload.is_some();
-                    state.failed = Some(Failed { kind, why, is_lost });
+                    let failed = Some(Failed { kind, why, is_lost: false });
+                    state.failed = if is_lost { Failed::lost(GIVEN_UP) } else { failed };
                 }
             }
             Ok(_) if state.is_changed(number) => self.queue_again(&mut state, number),
@@ -447,7 +448,7 @@ impl Draft {
                 if tag.is_none() || there.map(|object| digest::bare(&object.etag).to_owned()) != tag {
                     tracing::error!("{error}");
                     let mut state = self.lock();
-                    state.failed = Failed::lost("the store has given its upload up");
+                    state.failed = Failed::lost(GIVEN_UP);
                     return state.check();
                 }
             }
@@ -563,6 +564,7 @@ fn len_of(number: PartNumber) -> u64 {
     range.end - range.start
 }
 
+const GIVEN_UP: &str = "the store has given its upload up; the next copy begins anew";
 /// After so many a part makes room.
 const SYNCS: u8 = 2;
 /// S3 copies no larger object in one go, and changes none otherwise.
