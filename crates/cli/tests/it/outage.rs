@@ -2,7 +2,8 @@
 
 use crate::common::lab::Over;
 use crate::common::relay::Relay;
-use crate::common::tree::{folder_in_memory, inside, names, write_noise};
+use crate::common::shim::Shim;
+use crate::common::tree::{assert_same_bytes, folder_in_memory, inside, names, write_noise};
 use crate::common::{Running, Server, error_of, wait_until};
 use longhaul_lab::{Scenario, Side};
 use longhaul_testing::machine;
@@ -112,6 +113,24 @@ fn a_client_that_moves_into_another_network_goes_on() {
     let Some(_shared) = machine::wait() else { return };
     for (pull, transport) in [(false, "object"), (true, "object"), (false, "stripe"), (true, "stripe")] {
         moves_to_another_address(pull, &format!("--transport={transport}"));
+    }
+}
+
+/// Nobody is silent: what comes is offered to the disk again and again.
+#[test]
+fn a_disk_that_stands_still_for_a_while_ends_no_copy() {
+    let (here, there) = (folder_in_memory(), folder_in_memory());
+    let Some(shim) = Shim::compile(here.path()) else { return };
+    // The receiver gathers 64 MiB in memory before the disk holds it up.
+    write_noise(there.path().join("file"), 90_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    for transport in ["object", "stripe"] {
+        let ends = [server.url("file").into(), here.path().join(transport).into_os_string()];
+        let flags = [format!("--transport={transport}"), "--stall-timeout=2s".into()].map(OsString::from);
+        let mut copy = server.cp_command(ends.into_iter().chain(flags));
+        shim.stuck_writes(&mut copy, 5);
+        Running::start(&mut copy).finish().expect_code(0);
+        assert_same_bytes(there.path().join("file"), here.path().join(transport));
     }
 }
 

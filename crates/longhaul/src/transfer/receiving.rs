@@ -531,7 +531,9 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 
     fn check_stall(&mut self) -> Result<(), Error> {
-        self.session.check_silence(self.object.last_news().max(self.session.last_word))
+        // What waits for room here may have words of the sender behind it.
+        let held = if self.session.link.streams().is_holding() { clock::now() } else { Time::ZERO };
+        self.session.check_silence(self.object.last_news().max(self.session.last_word).max(held))
     }
 }
 

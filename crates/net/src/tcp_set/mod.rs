@@ -168,12 +168,13 @@ impl StreamSet {
 
     /// What to wait for: something to read, and room where something is stuck.
     pub fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
-        self.streams.iter().map(|stream| {
+        self.streams.iter().filter_map(|stream| {
             let mut flags = if !stream.held.is_empty() { PollFlags::empty() } else { PollFlags::IN };
             if !stream.writable {
                 flags |= PollFlags::OUT;
             }
-            PollFd::from_borrowed_fd(stream.socket.as_fd(), flags)
+            // That a connection is broken is told unasked, again and again.
+            (!flags.is_empty()).then(|| PollFd::from_borrowed_fd(stream.socket.as_fd(), flags))
         })
     }
 

@@ -267,8 +267,13 @@ impl<S: Source> Sender<S> {
             (self.path.vanished, self.path.proven) = (0, self.path.largest_sent);
         }
         let news = tells_more || ack.received > self.path.stats.received;
+        // What came over a stream and finds no room with the receiver is offered there again and again: nothing moves, and all is well.
+        let is_offered = ack.refused > self.path.stats.refused;
         if news {
             self.report(now, ack, latest_sent);
+        }
+        if news || is_offered {
+            self.path.stats.refused = self.path.stats.refused.max(ack.refused);
             self.path.stats.last_news = now;
             self.path.stats.timeouts_in_a_row = 0;
         }

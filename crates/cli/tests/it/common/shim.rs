@@ -23,6 +23,21 @@ static void dawdle(const char *setting, ssize_t len) {
     nanosleep(&span, 0);
 }
 
+/* From the first write on, the disk takes nothing for so many seconds. */
+static void stand_still(void) {
+    static long until_ms;
+    const char *span = getenv("STUCK_S");
+    if (!span) return;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long now_ms = now.tv_sec * 1000 + now.tv_nsec / 1000000, none = 0;
+    __atomic_compare_exchange_n(&until_ms, &none, now_ms + 1000 * atol(span), 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    long left_ms = __atomic_load_n(&until_ms, __ATOMIC_SEQ_CST) - now_ms;
+    if (left_ms <= 0) return;
+    struct timespec left = { left_ms / 1000, left_ms % 1000 * 1000000 };
+    nanosleep(&left, 0);
+}
+
 /* Whether this call on a regular file is one of those that go wrong, of 10 000 as many as set. */
 static int goes_wrong(int fd) {
     static unsigned long calls;
@@ -60,6 +75,7 @@ ssize_t pread64(int fd, void *buf, size_t len, off_t at) {
 ssize_t pwrite64(int fd, const void *buf, size_t len, off_t at) {
     static ssize_t (*next)(int, const void *, size_t, off_t);
     if (!next) next = dlsym(RTLD_NEXT, "pwrite64");
+    stand_still();
     int how = goes_wrong(fd);
     if (how && faulty(how, &len)) return -1;
     ssize_t done = next(fd, buf, len, at);
@@ -128,6 +144,11 @@ impl Shim {
     /// Let the program read files at this many MB/s per thread.
     pub fn slow_reads(&self, command: &mut Command, mbps: u32) {
         command.env("LD_PRELOAD", &self.library).env("SLOW_READ_MBPS", mbps.to_string());
+    }
+
+    /// Let the program's first write of a file, and all until then, wait for so many seconds.
+    pub fn stuck_writes(&self, command: &mut Command, seconds: u32) {
+        command.env("LD_PRELOAD", &self.library).env("STUCK_S", seconds.to_string());
     }
 
     /// Let so many of 10 000 calls that read, write or sync files go wrong: an error, no room, or part of what was asked.
