@@ -330,11 +330,13 @@ impl Draft {
                 state.parts.remove(&number);
                 if state.failed.is_none() && !state.is_removed {
                     tracing::error!("{error}");
-                    let (kind, why) = (error.kind(), error.to_string());
-                    // A store that knows no upload of this name will know none the next time either.
-                    let is_lost = kind == io::ErrorKind::NotFound && state.upload.is_some();
-                    let failed = Some(Failed { kind, why, is_lost: false });
-                    state.failed = if is_lost { Failed::lost(GIVEN_UP) } else { failed };
+                    let kind = error.kind();
+                    state.failed = if kind == io::ErrorKind::NotFound && state.upload.is_some() {
+                        // A store that knows no upload of this name will know none the next time either.
+                        Failed::lost(GIVEN_UP)
+                    } else {
+                        Some(Failed { kind, why: error.to_string(), is_lost: false })
+                    };
                 }
             }
             Ok(_) if state.is_changed(number) => self.queue_again(&mut state, number),

@@ -298,17 +298,11 @@ impl Store {
         let etags = etags.iter().copied();
         let action = self.bucket.complete_multipart_upload(self.credentials.as_ref(), key, upload, etags);
         let body = action.clone().body();
-        let answer = self.do_it(&action, "COMPLETE", key, &[], &Payload::Bytes(body.as_bytes()));
+        let text = self.do_it(&action, "COMPLETE", key, &[], &Payload::Bytes(body.as_bytes()))?;
         // It may fail after the answer has begun.
-        let done = answer.and_then(|text| {
-            let parsed = CompleteMultipartUploadResponse::parse(&text).map(drop);
-            parsed.map_err(|error| odd("COMPLETE", key, format!("{error}: {text}")))
-        });
-        done.map_err(|error| match error.to_string() {
-            said if ["InvalidPart", "NoSuchUpload"].iter().any(|code| said.contains(code)) => {
-                io::Error::new(io::ErrorKind::NotFound, said)
-            }
-            _ => error,
+        CompleteMultipartUploadResponse::parse(&text).map(drop).map_err(|error| {
+            let odd = odd("COMPLETE", key, format!("{error}: {text}"));
+            if lacks_parts(&text) { io::Error::new(io::ErrorKind::NotFound, odd) } else { odd }
         })
     }
 
@@ -413,13 +407,10 @@ fn done(mut answer: Response<Body>, what: &str, key: &str) -> io::Result<Respons
         return Ok(answer);
     }
     let text = answer.body_mut().with_config().limit(ANSWER_MAX).read_to_string().unwrap_or_default();
-    let field = |name: &str| {
-        let (_, rest) = text.split_once(&format!("<{name}>"))?;
-        Some(rest.split_once("</")?.0.to_owned())
-    };
-    let said: Vec<String> = ["Code", "Message"].into_iter().filter_map(field).collect();
+    let said: Vec<&str> = ["Code", "Message"].into_iter().filter_map(|name| field(&text, name)).collect();
     let kind = match status {
         StatusCode::NOT_FOUND => io::ErrorKind::NotFound,
+        _ if lacks_parts(&text) => io::ErrorKind::NotFound,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => io::ErrorKind::PermissionDenied,
         // It is another version by now.
         StatusCode::PRECONDITION_FAILED => io::ErrorKind::StaleNetworkFileHandle,
@@ -427,6 +418,17 @@ fn done(mut answer: Response<Body>, what: &str, key: &str) -> io::Result<Respons
         _ => io::ErrorKind::Other,
     };
     Err(io::Error::new(kind, Refused { what: what.into(), key: key.into(), status, said: said.join(": ") }))
+}
+
+/// What an answer that tells of an error says of it.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    Some(rest.split_once("</")?.0)
+}
+
+/// Whether an answer tells that the store has not, or not any more, what was uploaded.
+fn lacks_parts(text: &str) -> bool {
+    matches!(field(text, "Code"), Some("NoSuchUpload" | "InvalidPart"))
 }
 
 /// `None` where what was asked for is not there.

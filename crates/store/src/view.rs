@@ -76,7 +76,7 @@ impl View {
                     let mut memory = self.lock();
                     // What this program has changed meanwhile it knows better.
                     if memory.objects.get(path).is_none_or(|(at, _)| *at < begun) {
-                        keep(&mut memory.objects, path, found);
+                        keep(&mut memory.objects, OBJECTS_MAX, path, found);
                     }
                 }
             }
@@ -122,9 +122,7 @@ impl View {
             listing.change(&name, kind);
         }
         let listing = Arc::new(listing);
-        // A large bucket has millions of names.
-        memory.folders.retain(|_, (at, _)| is_fresh(*at));
-        keep(&mut memory.folders, path, listing.clone());
+        keep(&mut memory.folders, FOLDERS_MAX, path, listing.clone());
         Ok(listing)
     }
 
@@ -142,7 +140,7 @@ impl View {
         if object.is_none() {
             memory.folders.remove(path);
         }
-        keep(&mut memory.objects, path, object);
+        keep(&mut memory.objects, OBJECTS_MAX, path, object);
     }
 
     /// Nothing is known of it any more.
@@ -160,8 +158,8 @@ impl View {
     }
 }
 
-fn keep<V>(map: &mut HashMap<String, (Instant, V)>, path: &str, value: V) {
-    if map.len() >= REMEMBERED_MAX {
+fn keep<V>(map: &mut HashMap<String, (Instant, V)>, most: usize, path: &str, value: V) {
+    if map.len() >= most {
         map.retain(|_, (at, _)| is_fresh(*at));
     }
     map.insert(path.into(), (Instant::now(), value));
@@ -194,7 +192,9 @@ const AHEAD: usize = 64;
 /// At a time.
 const ASKERS: usize = 16;
 /// Before what is not fresh is forgotten.
-const REMEMBERED_MAX: usize = 100_000;
+const OBJECTS_MAX: usize = 100_000;
+/// The same: one may hold a million names.
+const FOLDERS_MAX: usize = 0;
 
 impl Listing {
     /// Something was put there, or removed.

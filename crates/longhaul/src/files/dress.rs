@@ -151,8 +151,10 @@ impl Target {
         let stat = fstat(&there)?;
         // With the source's time nobody would look again at what was changed since it was compared.
         let is_as_compared = match wanted.kind {
-            Kind::File { size, .. } if stat.st_size as u64 != size => false,
-            Kind::File { .. } => wanted.kind.data_len() == 0 || same_time(wanted.mtime, mtime(&stat)),
+            Kind::File { size, .. } => {
+                let is_empty = wanted.kind.data_len() == 0;
+                stat.st_size as u64 == size && (is_empty || same_time(wanted.mtime, mtime(&stat)))
+            }
             _ => true,
         };
         if !is_as_compared || !is_kind(&stat, wanted) {

@@ -108,7 +108,7 @@ impl Ledger {
     pub(super) fn still_is(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> bool {
         let (_, verified) = self.get(group);
         if hash != verified {
-            self.set(layout, group, State::Expected, verified);
+            self.refuse(layout, group, verified);
         }
         hash == verified
     }

@@ -214,7 +214,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             batch,
             meter: LimitMeter::new(now),
             finished: None,
-            last_complete: clock::now(),
+            last_complete: now,
             last_progress: Time::ZERO,
             last_status: now,
             recent: Recent { at: now, ..Recent::default() },

@@ -319,7 +319,6 @@ impl<S: Source> Sender<S> {
         stats.distinct = stats.distinct.max(ack.distinct);
         stats.covered = stats.covered.max(ack.largest + 1);
         stats.receiver_drops = stats.receiver_drops.max(ack.dropped);
-        stats.refused = stats.refused.max(ack.refused);
         stats.marked = stats.marked.max(ack.marked);
         stats.pressure = ack.pressure;
         if self.path.channel == Channel::Streams {

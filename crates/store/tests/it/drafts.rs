@@ -149,18 +149,30 @@ fn an_upload_that_the_store_gave_up_never_becomes_an_object() {
     let Some(gateway) = Gateway::start() else { return };
     let (state, at) = (folder(), folder());
     let Some(mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
-    let name = at.path().join(PART);
-    let file = File::create_new(&name).unwrap();
-    file.write_all_at(&noise(9 * MIB as usize, 8), 0).unwrap();
-    wait_until("a part is stored", || gateway.parts().len() == 1);
+    let (name, file) = with_a_part_stored(&gateway, at.path());
     drop((file, mounted));
     fs::remove_dir_all(gateway.file(".sgwtmp/multipart")).unwrap();
     let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
     assert!(fs::rename(&name, at.path().join("x")).is_err());
+    assert_begins_anew(&gateway, at.path());
+}
+
+/// A file on its way, of which the store has one part.
+fn with_a_part_stored(gateway: &Gateway, at: &Path) -> (PathBuf, File) {
+    let name = at.join(PART);
+    let file = File::create_new(&name).unwrap();
+    file.write_all_at(&noise(9 * MIB as usize, 8), 0).unwrap();
+    wait_until("a part is stored", || gateway.parts().len() == 1);
+    (name, file)
+}
+
+/// Nothing has come of it, and something comes of the next one of its name.
+fn assert_begins_anew(gateway: &Gateway, at: &Path) {
+    let name = at.join(PART);
     assert!(!gateway.file("a/x").exists());
     assert!(!name.exists(), "whoever copies begins anew");
-    write(at.path().join(PART), "short");
-    fs::rename(&name, at.path().join("x")).unwrap();
+    write(&name, "short");
+    fs::rename(&name, at.join("x")).unwrap();
     assert_eq!(fs::read(gateway.file("a/x")).unwrap(), b"short");
 }
 
@@ -171,10 +183,7 @@ fn an_upload_that_the_store_gives_up_meanwhile_begins_anew() {
         let Some(gateway) = Gateway::start() else { return };
         let (state, at) = (folder(), folder());
         let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
-        let name = at.path().join(PART);
-        let file = File::create_new(&name).unwrap();
-        file.write_all_at(&noise(9 * MIB as usize, 8), 0).unwrap();
-        wait_until("a part is stored", || gateway.parts().len() == 1);
+        let (name, file) = with_a_part_stored(&gateway, at.path());
         if is_whole {
             file.write_all_at(&noise(7 * MIB as usize, 9), 9 * MIB).unwrap();
             wait_until("all is stored", || gateway.parts().len() == 2);
@@ -183,11 +192,7 @@ fn an_upload_that_the_store_gives_up_meanwhile_begins_anew() {
         assert!(fs::rename(&name, at.path().join("x")).is_err());
         assert!(file.sync_data().is_err(), "nobody is told that it is safe");
         drop(file);
-        assert!(!name.exists(), "whoever copies begins anew");
-        assert!(!gateway.file("a/x").exists());
-        write(&name, "short");
-        fs::rename(&name, at.path().join("x")).unwrap();
-        assert_eq!(fs::read(gateway.file("a/x")).unwrap(), b"short");
+        assert_begins_anew(&gateway, at.path());
     }
 }
 

@@ -121,8 +121,6 @@ fn a_long_file_of_little_data_reaches_the_disk_before_it_has_its_name() {
     assert!(report.files_done == 1 && disk.is_clean(MIB), "{report:?}");
 }
 
-/// A large file may be brought to the disk for long before it gets its name. It is lost in one moment only: when all of it is on
-/// the disk, and it has its permissions and not yet its name.
 /// Small files wait for their hashes in a file without a name, and are read back from it.
 #[test]
 fn what_a_small_file_is_read_back_as_is_what_was_verified() {
@@ -150,6 +148,8 @@ fn what_a_small_file_is_read_back_as_is_what_was_verified() {
     assert!(fs::read(dest.path().join("f")).unwrap() == bytes);
 }
 
+/// A large file may be brought to the disk for long before it gets its name. It is lost in one moment only: when all of it is on
+/// the disk, and it has its permissions and not yet its name.
 #[test]
 fn a_kill_at_any_call_of_the_end_of_a_copy_leaves_its_file_or_all_that_came() {
     let source = folder();

@@ -130,7 +130,6 @@ fn a_file_that_goes_without_its_acl_gives_its_group_no_more_than_that_did() {
     assert_eq!(mode(dest.path()), 0o640);
 }
 
-/// Two names of one file, in two folders.
 /// With the source's time it would be taken for the source's from then on.
 #[test]
 fn what_changes_after_it_was_compared_does_not_get_the_sources_time() {
@@ -156,6 +155,7 @@ fn what_changes_after_it_was_compared_does_not_get_the_sources_time() {
     assert_eq!(fs::read(dest.path().join("f")).unwrap(), b"what was copied");
 }
 
+/// Two names of one file, in two folders.
 fn linked() -> (tempfile::TempDir, tempfile::TempDir) {
     let (source, dest) = (folder(), folder());
     write(source.path().join("a/first"), random_bytes(3000, 1));

@@ -75,8 +75,10 @@ pub fn prepare<F: Feed>(
                 }
                 Message::Unwanted { ranges } => {
                     if let Some((have, claimed, ..)) = &mut wanted {
-                        ranges.iter().for_each(|range| claimed.remove(range.clone()));
-                        ranges.iter().for_each(|range| have.insert(range.clone()));
+                        for range in ranges.iter() {
+                            claimed.remove(range.clone());
+                            have.insert(range.clone());
+                        }
                     }
                 }
                 Message::Finished(report) if wanted.is_some() => finished = Some(report),
