@@ -22,6 +22,8 @@ pub struct Experiment {
     pub claims: &'static [Claim],
     /// Over emulated paths it looks at several, of which a run may take some only.
     pub has_parts: bool,
+    /// Over emulated paths it needs the whole machine: processors are its limit, or it has several paths at a time by itself.
+    pub is_alone: bool,
     /// Whether it minds [`sim::Options::contestants`].
     pub takes_contestants: bool,
     /// Why what is measured and what is simulated may be far apart.
@@ -96,12 +98,27 @@ impl Experiment {
     }
 
     const fn new(id: &'static str, title: &'static str, claims: &'static [Claim], run: Run) -> Experiment {
-        Experiment { id, title, claims, has_parts: false, takes_contestants: false, differs: None, run }
+        Experiment {
+            id,
+            title,
+            claims,
+            has_parts: false,
+            is_alone: false,
+            takes_contestants: false,
+            differs: None,
+            run,
+        }
     }
 
     /// The same, of several paths.
     pub(crate) const fn in_parts(mut self) -> Experiment {
         self.has_parts = true;
+        self
+    }
+
+    /// The same, for a machine that does nothing else meanwhile.
+    pub(crate) const fn alone(mut self) -> Experiment {
+        self.is_alone = true;
         self
     }
 

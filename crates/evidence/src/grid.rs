@@ -17,8 +17,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::simulated(
 )
 .for_contestants();
 
-const MEDIAN: Claim = Claim::ours("adaptive gets at least 95 % of what the path carries in the median cell");
-const WORST: Claim = Claim::ours("adaptive gets at least 80 % in the worst cell");
+const MEDIAN: Claim = Claim::ours("adaptive gets at least 97 % of what the path carries in the median cell");
+const WORST: Claim = Claim::ours("adaptive gets at least 85 % in the worst cell");
 const WASTE: Claim =
     Claim::ours("adaptive wastes at most 2 points more than random loss makes, in every cell");
 const QUEUE: Claim =
@@ -26,6 +26,7 @@ const QUEUE: Claim =
 
 /// The axes.
 struct Axes {
+    /// Rising: the cells of the first few rates are the first cells.
     rates_mbit: &'static [f64],
     rtts_ms: &'static [f64],
     losses: &'static [f64],
@@ -97,27 +98,43 @@ fn grid(options: &Options<'_>) -> Findings {
     let axes = Axes::of(options.scale);
     let cells = axes.cells(options.seed);
     let contestants = options.contestants_or_all();
+    // Nine tenths of the time would go to the fastest paths.
+    let slow = cells.iter().filter(|cell| cell.bottleneck_mbit <= YARDSTICK_MBIT_MAX).count();
+    let runs_all = |one: &Contestant| one.is_default() || !options.contestants.is_empty();
+    let cells_of = |one: &Contestant| if runs_all(one) { &cells[..] } else { &cells[..slow] };
     let singles: Vec<Single> = contestants
         .iter()
-        .flat_map(|contestant| cells.iter().map(move |scenario| (contestant.clone(), scenario.clone())))
+        .flat_map(|contestant| {
+            cells_of(contestant).iter().map(move |scenario| (contestant.clone(), scenario))
+        })
         .map(|(contestant, scenario)| {
-            let bytes = payload_rate(&scenario).bytes_in(axes.length).max(1);
-            Single { scenario, contestant, bytes, until: Time::ZERO + axes.length * STOP_FACTOR }
+            let bytes = payload_rate(scenario).bytes_in(axes.length).max(1);
+            let until = Time::ZERO + axes.length * STOP_FACTOR;
+            Single { scenario: scenario.clone(), contestant, bytes, until }
         })
         .collect();
     let results = run_singles(options, &singles);
-    let by_contestant: Vec<(&Contestant, &[SingleResult])> =
-        contestants.iter().zip(results.chunks(cells.len())).collect();
+    let mut rest = &results[..];
+    let by_contestant: Vec<(&Contestant, &[SingleResult])> = contestants
+        .iter()
+        .map(|contestant| (contestant, rest.split_off(..cells_of(contestant).len()).unwrap_or_default()))
+        .collect();
     let default = by_contestant.iter().find(|(contestant, _)| contestant.is_default());
+    // All over the same cells.
+    let common = if contestants.iter().all(runs_all) { cells.len() } else { slow };
+    let beside_others: Vec<_> =
+        by_contestant.iter().map(|(one, results)| (*one, &results[..common])).collect();
     Findings {
         method: vec![
             axes.describe(),
             "Share: goodput, start-up included, of what the path carries of object bytes (1434 of each 1500, less the \
              share lost). Waste over loss: (sent − required) / required, less what random loss makes by itself. Queue: \
-             mean over the whole transfer. Controllers that must be told a rate are told 90 % of the path's."
+             mean over the whole transfer. Controllers that must be told a rate are told 90 % of the path's. Paths of more \
+             than 1000 Mb/s are for adaptive alone, and for those that are named with --control; the first table has only \
+             paths that all ran over."
                 .into(),
         ],
-        tables: vec![summary(&by_contestant, &cells), all_cells(&singles, &results)],
+        tables: vec![summary(&beside_others, &cells), all_cells(&singles, &results)],
         statements: match default {
             Some((_, results)) => judge(results, &cells),
             None => EXPERIMENT.claims.iter().map(|claim| claim.leave_open("adaptive did not run")).collect(),
@@ -175,10 +192,10 @@ fn judge(results: &[SingleResult], cells: &[Scenario]) -> Vec<Statement> {
     let most = |figure: fn(&SingleResult) -> f64| Summary::of(results.iter().map(figure)).max;
     vec![
         MEDIAN.judge(
-            share.median >= 0.95,
+            share.median >= 0.97,
             format!("{:.1} % in the median of {} cells", share.median * 100.0, cells.len()),
         ),
-        WORST.judge(share.min >= 0.8, format!("{:.1} % at {place}", share.min * 100.0)),
+        WORST.judge(share.min >= 0.85, format!("{:.1} % at {place}", share.min * 100.0)),
         WASTE.judge(
             wasteful == 0,
             format!(
@@ -212,5 +229,7 @@ fn label(scenario: &Scenario) -> String {
     )
 }
 
+/// Others than the default need not be shown beyond that.
+const YARDSTICK_MBIT_MAX: f64 = 1000.0;
 /// Who needs longer has shown how slow it is.
 const STOP_FACTOR: u32 = 3;

@@ -10,7 +10,7 @@ use longhaul_lab::Scenario;
 use std::time::Duration;
 
 pub(super) const EXPERIMENT: Experiment =
-    Experiment::measured("cpu", "Processor time per gigabyte, at both ends", &[CHEAP], measure);
+    Experiment::measured("cpu", "Processor time per gigabyte, at both ends", &[CHEAP], measure).alone();
 
 const CHEAP: Claim = Claim::ours(
     "longhaul, by packets or by streams, takes at most twice the processor time of scp, both ends together",

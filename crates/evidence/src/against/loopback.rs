@@ -16,7 +16,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment::measured(
     "A file over loopback, where processors are the limit",
     &[FASTER],
     measure,
-);
+)
+.alone();
 
 const FASTER: Claim = Claim::ours("longhaul faster than scp and than rsync, over ssh and to its daemon");
 

@@ -16,7 +16,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment::measured(
     &[AHEAD],
     measure,
 )
-.in_parts();
+.in_parts()
+.alone();
 
 const AHEAD: Claim = Claim::ours(
     "longhaul ahead of every other program in median time on every path with a round trip of 20 ms or more",

@@ -14,7 +14,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment::measured(
     "One stream over loopback against iperf3",
     &[PLAIN, SEALED],
     measure,
-);
+)
+.alone();
 
 const PLAIN: Claim = Claim::ours("in clear at least 85 % of what iperf3 carries");
 const SEALED: Claim = Claim::ours("encrypted at least 50 % of what iperf3 carries");

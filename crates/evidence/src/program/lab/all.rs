@@ -8,10 +8,14 @@ use crate::program::progress::{Lines, can_draw};
 use crate::report::{Origin, Stored, Verdict};
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_cli::failure::Failure;
-use std::sync::Mutex;
+use longhaul_sim::parallel::all_cores;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// Run them, one after another; a failure does not stop those behind it.
+/// Run them, those that wait for their paths most of the time beside each other; a failure does not stop the others.
 pub fn run(args: &LabRunArgs) -> Result<Exit, Failure> {
     if args.ids.len() > 1 || args.only.is_some() {
         return Err(Failure::Usage(
@@ -22,40 +26,23 @@ pub fn run(args: &LabRunArgs) -> Result<Exit, Failure> {
     let session = Session::start(args)?;
     let origins = crate::all().flat_map(|(_, one)| one.origins().iter().map(move |origin| (one, *origin)));
     let plan: Vec<Planned> = origins.map(|(one, origin)| Planned::of(&session, one, origin)).collect();
-    let mut course = Course::new(&plan);
-    let (mut taken, mut failed) = (vec![], vec![]);
-    for planned in &plan {
-        let name = planned.name.as_str();
-        if let (true, Some(stored)) = (planned.is_done, &planned.earlier) {
-            taken.push(name);
-            course.over(|| print(args, name, stored, "taken over, "));
-            continue;
-        }
-        course.begin(planned);
-        let show = |done, total| course.show(done, total);
-        match session.perform(planned.experiment, planned.origin, &show) {
-            Ok(stored) => {
-                // What cannot be kept is told all the same.
-                let unkept = session.store(planned.experiment, &stored).err();
-                failed.extend(unkept.is_some().then_some(name));
-                course.end(stored.seconds, || {
-                    print(args, name, &stored, "");
-                    unkept.iter().for_each(|error| output::error(&format!("{name}: {error}")));
-                });
-            }
-            Err(Failure::Interrupted) => {
-                course.clear();
-                output::error("interrupted; the same command goes on with what is missing");
-                return Ok(Exit::Interrupted);
-            }
-            Err(error) => {
-                failed.push(name);
-                course.over(|| output::error(&format!("{name} failed: {error}")));
-            }
-        }
+    let course = Course::new(&plan);
+    let taken: Vec<&str> = plan.iter().filter(|one| one.is_done).map(|one| one.name.as_str()).collect();
+    for planned in plan.iter().filter(|planned| planned.is_done) {
+        let stored = planned.earlier.iter();
+        course.end(None, || stored.for_each(|stored| print(args, &planned.name, stored, "taken over, ")));
+    }
+    let (mut measured, mut failed) = (0, vec![]);
+    for (at_a_time, stage) in stages(&plan) {
+        let Some(found) = run_stage(&session, &course, at_a_time, &stage) else {
+            course.clear();
+            output::error("interrupted; the same command goes on with what is missing");
+            return Ok(Exit::Interrupted);
+        };
+        measured += stage.len() - found.len();
+        failed.extend(found);
     }
     course.clear();
-    let measured = plan.len() - taken.len() - failed.len();
     let mut total = format!("{measured} results in {}", seconds_text(begun.elapsed().as_secs_f64()));
     if !taken.is_empty() {
         total.push_str(&format!("; taken over: {} (--again measures them anew)", taken.join(", ")));
@@ -66,6 +53,60 @@ pub fn run(args: &LabRunArgs) -> Result<Exit, Failure> {
     }
     output::error(&format!("failed: {}", failed.join(", ")));
     Ok(Exit::Failed)
+}
+
+/// What is to run, and how many of them at a time.
+fn stages(plan: &[Planned]) -> [(usize, Vec<&Planned>); 2] {
+    let missing = plan.iter().filter(|planned| !planned.is_done);
+    let (alone, together) = missing.partition(|planned| planned.is_alone());
+    [(all_cores(), together), (1, alone)]
+}
+
+/// Run these, so many at a time, and say which failed; nothing if the user wants no more of it.
+fn run_stage<'a>(
+    session: &Session<'_>,
+    course: &Course<'a>,
+    at_a_time: usize,
+    stage: &[&'a Planned],
+) -> Option<Vec<&'a str>> {
+    let (next, failed, is_interrupted) = (AtomicUsize::new(0), Mutex::new(vec![]), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for _ in 0..at_a_time.min(stage.len()) {
+            scope.spawn(|| {
+                while let Some(planned) = stage.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match run_one(session, course, planned) {
+                        Ok(()) => {}
+                        Err(Failure::Interrupted) => return is_interrupted.store(true, Ordering::Relaxed),
+                        Err(_) => locked(&failed).push(planned.name.as_str()),
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (!is_interrupted.into_inner()).then_some(failed)
+}
+
+/// Run one and tell what came of it, a failure too.
+fn run_one<'a>(session: &Session<'_>, course: &Course<'a>, planned: &'a Planned) -> Result<(), Failure> {
+    let name = planned.name.as_str();
+    course.begin(planned);
+    let show = |done, total| course.show(planned, done, total);
+    let result = session.perform(planned.experiment, planned.origin, &show);
+    // What cannot be kept is told all the same.
+    let (stored, failure) = match result {
+        Ok(stored) => {
+            let unkept = session.store(planned.experiment, &stored).err();
+            (Some(stored), unkept.map(|error| (format!("{name}: {error}"), error)))
+        }
+        Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+        Err(error) => (None, Some((format!("{name} failed: {error}"), error))),
+    };
+    course.end(Some((planned, stored.as_ref().map(|stored| stored.seconds))), || {
+        stored.iter().for_each(|stored| print(session.args, name, stored, ""));
+        failure.iter().for_each(|(text, _)| output::error(text));
+    });
+    failure.map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// An experiment, and what is there of it.
@@ -93,6 +134,11 @@ impl Planned {
         let earlier = done.or_else(|| there.iter().find(is_alike)).cloned();
         Planned { is_done: done.is_some(), earlier, name, origin, experiment }
     }
+
+    /// Whether it needs the whole machine, as all simulations do.
+    fn is_alone(&self) -> bool {
+        self.origin == Origin::Simulator || self.experiment.is_alone
+    }
 }
 
 /// What came of an experiment: its lines, or how many of its claims held.
@@ -114,19 +160,29 @@ fn print(args: &LabRunArgs, name: &str, stored: &Stored, how: &str) {
 /// How far everything is: a bar on a terminal, plain lines elsewhere.
 struct Course<'a> {
     bar: Option<ProgressBar>,
-    number: usize,
     total: usize,
-    /// Seconds that are expected of each that is still to run, where an earlier result says so.
-    left: Vec<Option<f64>>,
+    state: Mutex<State<'a>>,
+}
+
+struct State<'a> {
+    /// How many are over.
+    over: usize,
+    waiting: Vec<&'a Planned>,
+    running: Vec<Running<'a>>,
     /// Seconds of those that ran.
     took: Vec<f64>,
-    name: &'a str,
+    lines: Lines,
+}
+
+struct Running<'a> {
+    planned: &'a Planned,
     begun: Instant,
-    lines: Mutex<Lines>,
+    done: usize,
+    total: usize,
 }
 
 impl<'a> Course<'a> {
-    fn new(plan: &[Planned]) -> Course<'a> {
+    fn new(plan: &'a [Planned]) -> Course<'a> {
         let bar = can_draw().then(|| {
             let style = ProgressStyle::with_template(BAR).expect("the template is one");
             let bar = ProgressBar::new(plan.len() as u64);
@@ -134,65 +190,38 @@ impl<'a> Course<'a> {
             bar.enable_steady_tick(Duration::from_secs(1));
             bar
         });
-        let to_run = plan.iter().filter(|planned| !planned.is_done);
-        let seconds = to_run.map(|planned| planned.earlier.as_ref().map(|earlier| earlier.seconds));
-        Course {
-            bar,
-            number: 0,
-            total: plan.len(),
-            left: seconds.collect(),
-            took: vec![],
-            name: "",
-            begun: Instant::now(),
-            lines: Mutex::new(Lines::new()),
-        }
+        let waiting = plan.iter().filter(|planned| !planned.is_done).collect();
+        let state = State { over: 0, waiting, running: vec![], took: vec![], lines: Lines::new() };
+        Course { bar, total: plan.len(), state: Mutex::new(state) }
     }
 
-    fn begin(&mut self, planned: &'a Planned) {
-        (self.name, self.begun) = (&planned.name, Instant::now());
-        self.say("", 0.0);
-        self.show(0, 0);
+    fn begin(&self, planned: &'a Planned) {
+        let mut state = locked(&self.state);
+        state.waiting.retain(|one| !ptr::eq(*one, planned));
+        state.running.push(Running { planned, begun: Instant::now(), done: 0, total: 0 });
+        self.tell(&state, true);
     }
 
     /// So many of the runs of this experiment are done.
-    fn show(&self, done: usize, total: usize) {
-        let share = if total > 0 { done as f64 / total as f64 } else { 0.0 };
-        let runs = if total > 0 { format!(" {done}/{total}") } else { String::new() };
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{}{runs}, {}", self.name, self.left_text(share)));
-        } else if self.lines.lock().is_ok_and(|mut lines| lines.is_due(Instant::now())) {
-            self.say(&runs, share);
+    fn show(&self, planned: &Planned, done: usize, total: usize) {
+        let mut state = locked(&self.state);
+        let running = state.running.iter_mut().find(|one| ptr::eq(one.planned, planned));
+        running.into_iter().for_each(|one| (one.done, one.total) = (done, total));
+        let is_due = state.lines.is_due(Instant::now());
+        self.tell(&state, is_due);
+    }
+
+    /// One is over; if it ran, with the seconds that its result took.
+    fn end(&self, ran: Option<(&Planned, Option<f64>)>, print: impl FnOnce()) {
+        let mut state = locked(&self.state);
+        state.over += 1;
+        if let Some((planned, seconds)) = ran {
+            state.running.retain(|one| !ptr::eq(one.planned, planned));
+            state.took.extend(seconds);
         }
-    }
-
-    /// A line where there is no bar.
-    fn say(&self, runs: &str, share: f64) {
-        if self.bar.is_none() {
-            let (number, left) = (self.number + 1, self.left_text(share));
-            output::say(&format!("[{number}/{}] {}{runs}, {left}", self.total, self.name));
-        }
-    }
-
-    /// This experiment took so long.
-    fn end(&mut self, seconds: f64, print: impl FnOnce()) {
-        self.took.push(seconds);
-        self.left.remove(0);
-        self.next(print);
-    }
-
-    /// This one is over without having run to its end.
-    fn over(&mut self, print: impl FnOnce()) {
-        if !self.name.is_empty() {
-            self.left.remove(0);
-        }
-        self.next(print);
-    }
-
-    fn next(&mut self, print: impl FnOnce()) {
-        (self.number, self.name) = (self.number + 1, "");
         match &self.bar {
             Some(bar) => {
-                bar.set_position(self.number as u64);
+                bar.set_position(state.over as u64);
                 bar.suspend(print);
             }
             None => print(),
@@ -205,22 +234,68 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Time to go, when this share of the running experiment is done.
-    fn left_text(&self, share: f64) -> String {
-        let seconds = time_left(&self.left, &self.took, share, self.begun.elapsed().as_secs_f64());
-        seconds.map_or("time unknown".into(), |seconds| format!("{} left", seconds_text(seconds)))
+    /// On the bar, or in a line if one is due.
+    fn tell(&self, state: &State<'_>, is_due: bool) {
+        let runs = |one: &Running<'_>| match one.total {
+            0 => one.planned.name.clone(),
+            total => format!("{} {}/{total}", one.planned.name, one.done),
+        };
+        let running: Vec<String> = state.running.iter().map(runs).collect();
+        let left = state.left().map_or("time unknown".into(), |left| format!("{} left", seconds_text(left)));
+        let text = format!("{}, {left}", running.join(", "));
+        match &self.bar {
+            Some(bar) => bar.set_message(text),
+            None if is_due => output::say(&format!("[{}/{}] {text}", state.over, self.total)),
+            None => {}
+        }
     }
 }
 
-/// Seconds to go: `left` has what is expected of each experiment that is still to run, the first of which has run for
-/// `elapsed` and is done to `share`. Of what nothing is known the mean of all others is expected; `None`: no others are known.
-fn time_left(left: &[Option<f64>], took: &[f64], share: f64, elapsed: f64) -> Option<f64> {
-    let running = (share > SHARE_MIN).then(|| elapsed / share);
-    let known: Vec<f64> = took.iter().copied().chain(left.iter().flatten().copied()).chain(running).collect();
+impl State<'_> {
+    /// Seconds to go.
+    fn left(&self) -> Option<f64> {
+        let left = |is_alone: bool| -> Vec<Left> {
+            let is_of = |planned: &Planned| planned.is_alone() == is_alone;
+            let expected = |planned: &Planned| planned.earlier.as_ref().map(|earlier| earlier.seconds);
+            let running = self.running.iter().filter(|one| is_of(one.planned)).map(|one| Left {
+                expected: expected(one.planned),
+                elapsed: one.begun.elapsed().as_secs_f64(),
+                share: if one.total > 0 { one.done as f64 / one.total as f64 } else { 0.0 },
+            });
+            let waiting = self.waiting.iter().filter(|one| is_of(one));
+            running
+                .chain(waiting.map(|one| Left { expected: expected(one), elapsed: 0.0, share: 0.0 }))
+                .collect()
+        };
+        time_left(&left(false), all_cores(), &left(true), &self.took)
+    }
+}
+
+/// An experiment that is to run, or runs.
+struct Left {
+    /// Seconds that an earlier result says.
+    expected: Option<f64>,
+    /// Seconds that it has run.
+    elapsed: f64,
+    /// How much of it is done.
+    share: f64,
+}
+
+/// Seconds to go with those of which so many run at a time, and then with those that run alone. Of what nothing is known the
+/// mean of all others is expected; `None`: no others are known.
+fn time_left(together: &[Left], at_a_time: usize, alone: &[Left], took: &[f64]) -> Option<f64> {
+    let told = |one: &Left| if one.share > SHARE_MIN { Some(one.elapsed / one.share) } else { one.expected };
+    let all = || together.iter().chain(alone);
+    let known: Vec<f64> = took.iter().copied().chain(all().filter_map(told)).collect();
     let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)?;
-    let expected = left.iter().map(|seconds| seconds.unwrap_or(mean));
-    let first = running.or(expected.clone().next()).unwrap_or_default();
-    Some((first - elapsed).max(0.0) + expected.skip(1).sum::<f64>())
+    let rest = |one: &Left| (told(one).unwrap_or(mean) - one.elapsed).max(0.0);
+    let longest = together.iter().map(rest).fold(0.0, f64::max);
+    let shared = together.iter().map(rest).sum::<f64>() / at_a_time as f64;
+    Some(shared.max(longest) + alone.iter().map(rest).sum::<f64>())
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const BAR: &str = "all {wide_bar} {pos}/{len} {msg}";
@@ -235,11 +310,18 @@ mod tests {
 
     #[test]
     fn time_left_is_told_from_what_is_known() {
-        assert_eq!(time_left(&[None, None], &[], 0.0, 5.0), None);
+        let left = |expected, elapsed, share| Left { expected, elapsed, share };
+        assert_eq!(time_left(&[], 2, &[left(None, 5.0, 0.0), left(None, 0.0, 0.0)], &[]), None);
         // Half of the first is done in 10 s; the other takes as long as the mean.
-        assert_eq!(time_left(&[None, None], &[40.0], 0.5, 10.0), Some(10.0 + 30.0));
+        let alone = [left(None, 10.0, 0.5), left(None, 0.0, 0.0)];
+        assert_eq!(time_left(&[], 2, &alone, &[40.0]), Some(10.0 + 30.0));
         // An earlier result says 60 s each, the running one is late.
-        assert_eq!(time_left(&[Some(60.0), Some(60.0)], &[], 0.0, 70.0), Some(60.0));
-        assert_eq!(time_left(&[], &[40.0], 0.0, 0.0), Some(0.0));
+        let alone = [left(Some(60.0), 70.0, 0.0), left(Some(60.0), 0.0, 0.0)];
+        assert_eq!(time_left(&[], 2, &alone, &[]), Some(60.0));
+        assert_eq!(time_left(&[], 2, &[], &[40.0]), Some(0.0));
+        // Two at a time take half of the time of all, but not less than the longest, and then come those that run alone.
+        let three = [left(Some(50.0), 0.0, 0.0), left(Some(50.0), 20.0, 0.0), left(Some(60.0), 0.0, 0.0)];
+        assert_eq!(time_left(&three, 2, &[left(Some(7.0), 0.0, 0.0)], &[]), Some(70.0 + 7.0));
+        assert_eq!(time_left(&three[..2], 2, &[], &[]), Some(50.0));
     }
 }

@@ -6,11 +6,15 @@
 //!    ▲                          │
 //!    └── later, if it was not seen how any came in, or all that was seen was marked
 //! any ──one came in as it was not sent──▶ Off
+//! Sound ──all was marked for eight round trips──▶ Off
 //! ```
 //!
 //! An acknowledgement says how its latest datagram came in: a path that takes marks off some of many datagrams is found out
 //! as surely as by counting all, and the usual one costs no byte. Until a datagram came in as it was sent, ten at most are
 //! at stake: a path that drops what could be marked loses these, and one on which everything is marked moves no controller.
+//!
+//! A queue that marks all although we send less each time belongs to others who do not heed marks: from then on it is to drop
+//! ours as it drops theirs (RFC 9331 §4.3 asks as much of L4S).
 
 use crate::ecn::Ecn;
 use crate::units::DatagramNumber;
@@ -29,6 +33,11 @@ pub(super) struct Marking {
     /// When to test once more, and whether there is reason to.
     again_at: DatagramNumber,
     is_doubtful: bool,
+    /// A round trip ends with this datagram.
+    round_end: DatagramNumber,
+    /// Whether all that was seen of it was marked, as in so many before.
+    is_all_marked: bool,
+    marked_rounds: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +63,17 @@ impl Marking {
         let state = if wanted.is_capable() { State::Testing } else { State::Off };
         let again_at = next.saturating_add(AGAIN);
         let stretch = next..DatagramNumber::MAX;
-        Marking { wanted, state, stretch, test: TEST, again_at, is_doubtful: false }
+        Marking {
+            wanted,
+            state,
+            stretch,
+            test: TEST,
+            again_at,
+            is_doubtful: false,
+            round_end: next,
+            is_all_marked: false,
+            marked_rounds: 0,
+        }
     }
 
     /// What the next datagrams are to say.
@@ -102,6 +121,18 @@ impl Marking {
         } else {
             self.state = State::Off;
         }
+        self.count_marked(ack, next);
+    }
+
+    fn count_marked(&mut self, ack: &Ack, next: DatagramNumber) {
+        if ack.latest >= self.round_end {
+            self.marked_rounds = if self.is_all_marked { self.marked_rounds + 1 } else { 0 };
+            (self.round_end, self.is_all_marked) = (next, true);
+        }
+        self.is_all_marked &= ack.latest_ecn == Ecn::Ce;
+        if self.state == State::Sound && self.marked_rounds >= MARKED_ROUNDS {
+            self.leave(State::Off, next);
+        }
     }
 
     /// Nothing comes back: perhaps because what could be marked is dropped.
@@ -135,6 +166,8 @@ const TEST: u64 = 10;
 const AGAIN: u64 = 1000;
 /// … with so many times as many.
 const LONGER: u64 = 4;
+/// A queue that is full of what heeds marks is shorter sooner.
+const MARKED_ROUNDS: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -156,7 +189,7 @@ mod tests {
         match path {
             _ if !sent.is_capable() => Some(sent),
             PathKind::Keeps => Some(sent),
-            PathKind::Congested => Some(if number.is_multiple_of(3) { Ecn::Ce } else { sent }),
+            PathKind::Congested => Some(if number.is_multiple_of(7) { Ecn::Ce } else { sent }),
             PathKind::Clears => Some(Ecn::NotEct),
             PathKind::Forges => Some(Ecn::Ce),
             PathKind::Drops => None,
@@ -226,6 +259,31 @@ mod tests {
                 marking.doubt(next);
             }
         }
+    }
+
+    #[test]
+    fn a_queue_that_marks_all_for_eight_round_trips_is_to_drop_instead() {
+        let (mut marking, sent) = run(PathKind::Keeps, Ecn::Ect0, &[(100, 0); 3]);
+        let mut next = sent.len() as u64;
+        let mut hear = |marking: &mut Marking, latest_ecn| {
+            // Two acknowledgements in each round trip, and as much is sent.
+            for _ in 0..2 {
+                next += 1;
+                marking
+                    .heard(&Ack { latest: next - 2, largest: next - 2, latest_ecn, ..Ack::default() }, next);
+            }
+            marking.ecn()
+        };
+        for _ in 0..MARKED_ROUNDS - 1 {
+            assert_eq!(hear(&mut marking, Ecn::Ce), Ecn::Ect0);
+        }
+        assert_eq!(hear(&mut marking, Ecn::Ect0), Ecn::Ect0, "one that was not marked");
+        for _ in 0..MARKED_ROUNDS {
+            assert_eq!(hear(&mut marking, Ecn::Ce), Ecn::Ect0);
+        }
+        hear(&mut marking, Ecn::Ce);
+        assert_eq!(marking.ecn(), Ecn::NotEct);
+        assert_eq!(hear(&mut marking, Ecn::Ect0), Ecn::NotEct, "what was on its way");
     }
 
     #[test]
