@@ -299,8 +299,10 @@ impl Choice {
         self.odd_for =
             if oddity.is_some() { self.odd_for + span } else { self.odd_for.saturating_sub(span / 2) };
         let reason = oddity?;
-        if self.odd_for < ODD_FOR.max(look.rtt * ODD_FOR_RTTS) {
-            return None;
+        let needed = ODD_FOR.max(look.rtt * ODD_RTTS);
+        if self.odd_for < needed {
+            // They take some round trips to come about.
+            return (look.streams == 0 && self.odd_for >= needed / 2).then_some(Order::OpenStreams);
         }
         self.odd_for = Duration::ZERO;
         self.state = State::Opening { since: look.now, reason, is_trial: true };
@@ -311,7 +313,7 @@ impl Choice {
     fn oddity(&self, look: &Look, since: Time) -> Option<String> {
         // After an outage of everything too.
         let steady_since = self.began.max(since).max(look.talks_since);
-        let early = look.now.since(steady_since) < ODD_AFTER.max(look.rtt * ODD_AFTER_RTTS);
+        let early = look.now.since(steady_since) < ODD_FOR.max(look.rtt * ODD_RTTS);
         let bound = self.recent.iter().filter(|sample| sample.path_bound).count();
         if !self.config.is_hasty || early || look.now < self.trial_at || bound * 4 < self.recent.len() * 3 {
             return None;
@@ -477,12 +479,9 @@ fn by(carrier: Carrier) -> &'static str {
 const MUTE: Duration = Duration::from_millis(350);
 /// Rates are over so long a time.
 const RECENT: Duration = Duration::from_secs(2);
-/// Before, a controller may still look for its rate.
-const ODD_AFTER: Duration = Duration::from_millis(500);
-const ODD_AFTER_RTTS: u32 = 12;
-/// It must look odd for so long.
+/// It must look odd for so long, once a controller has had as long to find its rate.
 const ODD_FOR: Duration = Duration::from_millis(500);
-const ODD_FOR_RTTS: u32 = 6;
+const ODD_RTTS: u32 = 8;
 /// Acknowledgements never pause for so long on a path that works.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_RTTS: u32 = 3;
