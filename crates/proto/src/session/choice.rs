@@ -481,7 +481,7 @@ const MUTE: Duration = Duration::from_millis(350);
 const RECENT: Duration = Duration::from_secs(2);
 /// It must look odd for so long, once a controller has had as long to find its rate.
 const ODD_FOR: Duration = Duration::from_millis(500);
-const ODD_RTTS: u32 = 8;
+const ODD_RTTS: u32 = 6;
 /// Acknowledgements never pause for so long on a path that works.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_RTTS: u32 = 3;
