@@ -26,8 +26,6 @@ struct AsBbr {
     since: Time,
     /// The share of the link that was delivered, on average.
     share: f64,
-    /// Until when what comes in may have been sent while it looked at the round trip, if that is still to come.
-    dips_until: Option<Time>,
 }
 
 /// A while of sending much less, to see whether the queue is only our like's.
@@ -80,10 +78,6 @@ impl Compete {
         self.window.on_ack(ack);
         if let Some(bbr) = &mut self.bbr {
             bbr.control.on_ack(ack);
-            bbr.dips_until = match bbr.control.is_probing_rtt() {
-                true => Some(ack.now + self.config.rtt * 2),
-                false => bbr.dips_until.filter(|until| ack.now < *until),
-            };
         }
         self.low = self.low.filter(|low| ack.now < low.judged_at);
         if let Some(low) = &mut self.low {
@@ -105,10 +99,9 @@ impl Compete {
         }
     }
 
-    /// What comes in now was, or may have been, sent in a low, or in a dip of our own: who takes that for another's never ends
-    /// doing as a BBR does.
+    /// What comes in now was, or may have been, sent in a low.
     pub fn is_low(&self) -> bool {
-        self.low.is_some() || self.bbr.as_ref().is_some_and(|bbr| bbr.dips_until.is_some())
+        self.low.is_some()
     }
 
     pub fn is_bbr(&self) -> bool {
@@ -123,7 +116,7 @@ impl Compete {
             let config = ControlConfig { rtt, ..self.config };
             let rate = delivered.max(link * LITTLE);
             let control = Bbr::resumed(config, now, Rate(rate as u64));
-            self.bbr = Some(Box::new(AsBbr { control, since: now, share: LITTLE, dips_until: None }));
+            self.bbr = Some(Box::new(AsBbr { control, since: now, share: LITTLE }));
         }
     }
 
@@ -263,22 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn an_own_dip_does_not_end_what_is_not_in_vain() {
+    fn who_does_as_a_bbr_does_leaves_the_look_at_the_round_trip_to_the_other() {
         let mut compete = compete();
         compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
-        for n in 1..200 {
-            let share = if n % 100 < 4 { 0.0 } else { 0.45 };
-            assert!(!compete.is_in_vain(Time::from_millis(100 * n), share), "round {n}");
+        let window = compete.window_bytes();
+        for second in 1..60 {
+            compete.on_ack(&ack(1000 * second, second));
+            assert!(compete.window_bytes() >= window / 2.0, "second {second}");
         }
-    }
-
-    #[test]
-    fn what_comes_of_our_own_dip_is_low() {
-        let mut compete = compete();
-        compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
-        assert!(!compete.is_low());
-        compete.on_ack(&ack(10_100, 1));
-        assert!(compete.is_low(), "a BBR looks at the round trip every ten seconds");
     }
 
     /// Dips of a queue of 40 ms at these seconds.
