@@ -28,7 +28,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::either(
     &[ALONE, BESIDE, L4S],
     mark,
 )
-.in_parts();
+.in_parts()
+.alone();
 
 const ALONE: Claim = Claim::ours("alone it loses nothing once under way, and has at least 95 % of the link");
 const BESIDE: Claim =

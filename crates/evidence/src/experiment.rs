@@ -22,8 +22,10 @@ pub struct Experiment {
     pub claims: &'static [Claim],
     /// Over emulated paths it looks at several, of which a run may take some only.
     pub has_parts: bool,
-    /// Over emulated paths it needs the whole machine: processors are its limit, or it has several paths at a time by itself.
+    /// Over emulated paths it needs the whole machine: processors are its limit, or hosts that are a little late are.
     pub is_alone: bool,
+    /// Its runs are those of one before it.
+    pub shares_runs: bool,
     /// Whether it minds [`sim::Options::contestants`].
     pub takes_contestants: bool,
     /// Why what is measured and what is simulated may be far apart.
@@ -104,6 +106,7 @@ impl Experiment {
             claims,
             has_parts: false,
             is_alone: false,
+            shares_runs: false,
             takes_contestants: false,
             differs: None,
             run,
@@ -119,6 +122,12 @@ impl Experiment {
     /// The same, for a machine that does nothing else meanwhile.
     pub(crate) const fn alone(mut self) -> Experiment {
         self.is_alone = true;
+        self
+    }
+
+    /// The same, of what another one before it has measured.
+    pub(crate) const fn of_shared_runs(mut self) -> Experiment {
+        self.shares_runs = true;
         self
     }
 

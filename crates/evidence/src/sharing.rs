@@ -19,6 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::either(
     share,
 )
 .in_parts()
+.alone()
 .differing(
     "copies are measured with --quick from 8 s to 14 s on, before a BBR has been found out by its dips ten seconds apart, and \
      while who came first has what it had; the same is simulated from 30 s on",

@@ -19,7 +19,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::either(
     &[ALIKE, RTTS, CUBIC_KEEPS, OURS_KEEPS, UDP_FAIR, BEHIND, FILLS],
     run,
 )
-.in_parts();
+.in_parts()
+.alone();
 
 const ALIKE: Claim = Claim::ours(
     "2, 4 and 8 flows (over emulated paths two to four copies) share a path with a Jain index of at least 0.95",

@@ -30,7 +30,8 @@ pub(super) const FIGURE_2: Experiment = Experiment::either(
     "Packets that FOBS sends in vain, against packets per acknowledgement (Figure 2)",
     &[WASTE, DEFAULT_LESS],
     figure_2,
-);
+)
+.of_shared_runs();
 
 const NINETY: Claim = Claim::paper(
     "FOBS §5, Figure 1",

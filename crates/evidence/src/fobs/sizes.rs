@@ -15,6 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment::either(
     &[TREMENDOUS, PEAK],
     measure,
 )
+.alone()
 .differing(
     "the simulator's hosts are of the paper's time and take 50 µs and more for a datagram; today's take a tenth of that, and hand \
      many to the kernel with one call",

@@ -35,13 +35,15 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         "How much 1 to 30 parallel TCPs of five kinds lose on a 10 Mb/s link",
         &LOSS,
         |backend| report(backend, &Figure::LOSS),
-    ),
+    )
+    .of_shared_runs(),
     Experiment::either(
         "ptcp-fairness",
         "How fairly 1 to 30 parallel TCPs of five kinds share a 10 Mb/s link",
         &FAIRNESS,
         |backend| report(backend, &Figure::FAIRNESS),
-    ),
+    )
+    .of_shared_runs(),
     single::EXPERIMENT,
     routes::EXPERIMENT,
 ];

@@ -35,7 +35,7 @@ pub enum LabCommand {
     Clean,
 }
 
-/// Run experiments, one after another, or a command of yours over a path
+/// Run experiments, or a command of yours over a path
 #[derive(Args, Debug)]
 #[command(after_help = LAB_RUN_EXAMPLES)]
 pub struct LabRunArgs {

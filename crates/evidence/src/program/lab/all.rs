@@ -58,7 +58,9 @@ pub fn run(args: &LabRunArgs) -> Result<Exit, Failure> {
 /// What is to run, and how many of them at a time.
 fn stages(plan: &[Planned]) -> [(usize, Vec<&Planned>); 2] {
     let missing = plan.iter().filter(|planned| !planned.is_done);
-    let (alone, together) = missing.partition(|planned| planned.is_alone());
+    let (alone, mut together): (Vec<_>, Vec<_>) = missing.partition(|planned| planned.is_alone());
+    // Beside the one whose runs it shares it would only wait for that.
+    together.sort_by_key(|planned| planned.experiment.shares_runs);
     [(all_cores(), together), (1, alone)]
 }
 
