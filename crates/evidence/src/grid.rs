@@ -121,7 +121,7 @@ fn grid(options: &Options<'_>) -> Findings {
         .collect();
     let default = by_contestant.iter().find(|(contestant, _)| contestant.is_default());
     // All over the same cells.
-    let common = if contestants.iter().all(runs_all) { cells.len() } else { slow };
+    let common = by_contestant.iter().map(|(_, results)| results.len()).min().unwrap_or_default();
     let beside_others: Vec<_> =
         by_contestant.iter().map(|(one, results)| (*one, &results[..common])).collect();
     Findings {

@@ -34,7 +34,7 @@ enum Who {
 impl Who {
     fn name(self) -> &'static str {
         match self {
-            Who::Copy => "a copy",
+            Who::Copy => "copy",
             Who::Cubic => "another CUBIC",
         }
     }
@@ -106,12 +106,13 @@ pub(super) fn measure(bench: &Bench<'_>, path: &Path) -> Result<Vec<Shared>, Exp
 pub(super) fn table(shared: &[Shared]) -> Table {
     Table::of("beside", "One CUBIC, and who is beside it, of what the link carries", shared)
         .text("path", |one| one.path.as_str())
-        .text("beside it", |one| one.who.name())
-        .text("first", |one| if one.is_first { one.who.name() } else { "CUBIC" })
+        .text("beside it", |one| {
+            format!("{}, {}", one.who.name(), if one.is_first { "first" } else { "second" })
+        })
         .column("has", Unit::Share, |one| one.ours)
         .column("CUBIC", Unit::Share, |one| one.cubic)
         .table()
-        .plot(Plot::bars("path", &["has", "CUBIC"]).by("first"))
+        .plot(Plot::bars("path", &["has", "CUBIC"]).by("beside it"))
 }
 
 pub(super) fn judge(shared: &[Shared]) -> Statement {

@@ -299,7 +299,7 @@ impl Choice {
         self.odd_for =
             if oddity.is_some() { self.odd_for + span } else { self.odd_for.saturating_sub(span / 2) };
         let reason = oddity?;
-        let needed = ODD_FOR.max(look.rtt * ODD_RTTS);
+        let needed = odd_span(look.rtt);
         if self.odd_for < needed {
             // They take some round trips to come about.
             return (look.streams == 0 && self.odd_for >= needed / 2).then_some(Order::OpenStreams);
@@ -313,7 +313,7 @@ impl Choice {
     fn oddity(&self, look: &Look, since: Time) -> Option<String> {
         // After an outage of everything too.
         let steady_since = self.began.max(since).max(look.talks_since);
-        let early = look.now.since(steady_since) < ODD_FOR.max(look.rtt * ODD_RTTS);
+        let early = look.now.since(steady_since) < odd_span(look.rtt);
         let bound = self.recent.iter().filter(|sample| sample.path_bound).count();
         if !self.config.is_hasty || early || look.now < self.trial_at || bound * 4 < self.recent.len() * 3 {
             return None;
@@ -475,11 +475,16 @@ fn by(carrier: Carrier) -> &'static str {
     }
 }
 
+/// UDP must look odd for so long, once a controller has had as long to find its rate.
+fn odd_span(rtt: Duration) -> Duration {
+    ODD_FOR.max(rtt * ODD_RTTS)
+}
+
 /// A path check that got no answer for so long, as to two volleys of probes, met a network that drops UDP now and then.
 const MUTE: Duration = Duration::from_millis(350);
 /// Rates are over so long a time.
 const RECENT: Duration = Duration::from_secs(2);
-/// It must look odd for so long, once a controller has had as long to find its rate.
+/// See [`odd_span`].
 const ODD_FOR: Duration = Duration::from_millis(500);
 const ODD_RTTS: u32 = 6;
 /// Acknowledgements never pause for so long on a path that works.

@@ -8,11 +8,9 @@ use crate::program::progress::{Lines, can_draw};
 use crate::report::{Origin, Stored, Verdict};
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_cli::failure::Failure;
-use longhaul_sim::parallel::all_cores;
+use longhaul_sim::parallel::{all_cores, run_all};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Run them, those that wait for their paths most of the time beside each other; a failure does not stop the others.
@@ -71,22 +69,15 @@ fn run_stage<'a>(
     at_a_time: usize,
     stage: &[&'a Planned],
 ) -> Option<Vec<&'a str>> {
-    let (next, failed, is_interrupted) = (AtomicUsize::new(0), Mutex::new(vec![]), AtomicBool::new(false));
-    thread::scope(|scope| {
-        for _ in 0..at_a_time.min(stage.len()) {
-            scope.spawn(|| {
-                while let Some(planned) = stage.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match run_one(session, course, planned) {
-                        Ok(()) => {}
-                        Err(Failure::Interrupted) => return is_interrupted.store(true, Ordering::Relaxed),
-                        Err(_) => locked(&failed).push(planned.name.as_str()),
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    (!is_interrupted.into_inner()).then_some(failed)
+    let run = |planned: &&'a Planned| {
+        if session.is_stopped() { Err(Failure::Interrupted) } else { run_one(session, course, planned) }
+    };
+    let results = run_all(stage, at_a_time, run, |_| {});
+    if results.iter().any(|result| matches!(result, Err(Failure::Interrupted))) {
+        return None;
+    }
+    let failed = stage.iter().zip(results).filter(|(_, result)| result.is_err());
+    Some(failed.map(|(planned, _)| planned.name.as_str()).collect())
 }
 
 /// Run one and tell what came of it, a failure too.
@@ -198,7 +189,7 @@ impl<'a> Course<'a> {
     }
 
     fn begin(&self, planned: &'a Planned) {
-        let mut state = locked(&self.state);
+        let mut state = self.lock();
         state.waiting.retain(|one| !ptr::eq(*one, planned));
         state.running.push(Running { planned, begun: Instant::now(), done: 0, total: 0 });
         self.tell(&state, true);
@@ -206,7 +197,7 @@ impl<'a> Course<'a> {
 
     /// So many of the runs of this experiment are done.
     fn show(&self, planned: &Planned, done: usize, total: usize) {
-        let mut state = locked(&self.state);
+        let mut state = self.lock();
         let running = state.running.iter_mut().find(|one| ptr::eq(one.planned, planned));
         running.into_iter().for_each(|one| (one.done, one.total) = (done, total));
         let is_due = state.lines.is_due(Instant::now());
@@ -215,7 +206,7 @@ impl<'a> Course<'a> {
 
     /// One is over; if it ran, with the seconds that its result took.
     fn end(&self, ran: Option<(&Planned, Option<f64>)>, print: impl FnOnce()) {
-        let mut state = locked(&self.state);
+        let mut state = self.lock();
         state.over += 1;
         if let Some((planned, seconds)) = ran {
             state.running.retain(|one| !ptr::eq(one.planned, planned));
@@ -228,6 +219,10 @@ impl<'a> Course<'a> {
             }
             None => print(),
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn clear(&self) {
@@ -294,10 +289,6 @@ fn time_left(together: &[Left], at_a_time: usize, alone: &[Left], took: &[f64]) 
     let longest = together.iter().map(rest).fold(0.0, f64::max);
     let shared = together.iter().map(rest).sum::<f64>() / at_a_time as f64;
     Some(shared.max(longest) + alone.iter().map(rest).sum::<f64>())
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const BAR: &str = "all {wide_bar} {pos}/{len} {msg}";

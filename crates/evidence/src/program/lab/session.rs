@@ -38,6 +38,11 @@ impl<'a> Session<'a> {
         Ok(Session { args, stop, no_lab })
     }
 
+    /// Whether the user wants no more of it.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// How much is measured.
     pub fn scale(&self) -> Scale {
         match (self.args.quick, self.args.smoke) {
@@ -145,7 +150,7 @@ impl<'a> Session<'a> {
                     return Err(Failure::Failed(text));
                 }
             }
-            if self.stop.load(Ordering::Relaxed) {
+            if self.is_stopped() {
                 return Err(Failure::Interrupted);
             }
         }

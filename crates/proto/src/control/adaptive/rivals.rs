@@ -256,6 +256,16 @@ mod tests {
     }
 
     #[test]
+    fn moments_without_data_do_not_end_what_is_not_in_vain() {
+        let mut compete = compete();
+        compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
+        for n in 1..200 {
+            let share = if n % 100 < 4 { 0.0 } else { 0.45 };
+            assert!(!compete.is_in_vain(Time::from_millis(100 * n), share), "round {n}");
+        }
+    }
+
+    #[test]
     fn who_does_as_a_bbr_does_leaves_the_look_at_the_round_trip_to_the_other() {
         let mut compete = compete();
         compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
