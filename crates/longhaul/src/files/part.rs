@@ -56,15 +56,20 @@ impl Part {
         self.last_word(|_| Ok(()))
     }
 
-    /// What went wrong so far on the way to the disk.
+    /// What went wrong so far on the way to the disk, whoever was told.
     pub(super) fn ask(&self) -> io::Result<()> {
-        self.told(disk::ask)
+        self.told(disk::ask)?;
+        self.known()
     }
 
     /// The last word on its data: how `how` goes, and all that was told before.
     pub(super) fn last_word(&self, how: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
         let _asking = self.asking.write().unwrap_or_else(PoisonError::into_inner);
         how(&self.file)?;
+        self.known()
+    }
+
+    fn known(&self) -> io::Result<()> {
         self.failed.get().map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(*errno)))
     }
 

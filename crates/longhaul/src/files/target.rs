@@ -77,8 +77,8 @@ pub(super) struct Target {
     swept: Mutex<HashSet<Vec<u8>>>,
     /// Part files used lately, the last one first.
     parts: Mutex<Vec<(EntryIndex, Arc<Part>)>>,
-    /// Part files that were closed meanwhile, and what was told of their data then.
-    lost: Mutex<HashMap<EntryIndex, io::Error>>,
+    /// Part files that were closed, and what had been told of their data by then.
+    lost: Mutex<HashMap<EntryIndex, i32>>,
     pub disk: Disk,
     twins: Twins,
     /// Files all of whose pieces are here, until they are in place: the names of the pieces' journals.
@@ -182,25 +182,27 @@ impl Target {
             return Ok(parts[0].1.clone());
         }
         // What the system has told once it would not tell of a file that is opened again.
-        if let Some(error) = lock(&self.lost).get(&entry) {
-            return Err(io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO)));
-        }
+        self.lost(entry)?;
         let part = Arc::new(Part::new(open()?, &self.entry(entry).kind));
         let kept = parts.len().min(PARTS_OPEN_MAX - 1);
         for (closed, part) in parts.split_off(kept) {
-            if let Err(error) = part.ask() {
-                lock(&self.lost).insert(closed, error);
-            }
+            // Whoever needs it next is told.
+            let _ = self.close(closed, &part);
         }
         parts.insert(0, (entry, part.clone()));
         Ok(part)
     }
 
-    /// What was told of a part file's data when it was closed meanwhile.
-    pub(super) fn take_lost(&self, entry: EntryIndex) -> Option<io::Error> {
+    /// An error if some of a part file's data is known to be lost from when it was closed. It stays so: the file may be there still.
+    pub(super) fn ask_closed(&self, entry: EntryIndex) -> io::Result<()> {
         // Not while one is being closed.
         let _parts = lock(&self.parts);
-        lock(&self.lost).remove(&entry)
+        self.lost(entry)
+    }
+
+    fn lost(&self, entry: EntryIndex) -> io::Result<()> {
+        let errno = lock(&self.lost).get(&entry).copied();
+        errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
     }
 
     /// Part files that are open and of whose data some got lost, as far as is known.
@@ -215,7 +217,13 @@ impl Target {
     pub(super) fn close_part(&self, entry: EntryIndex) -> io::Result<()> {
         let mut parts = lock(&self.parts);
         let at = parts.iter().position(|(known, _)| *known == entry);
-        at.map_or(Ok(()), |at| parts.remove(at).1.ask())
+        at.map_or(Ok(()), |at| self.close(entry, &parts.remove(at).1))
+    }
+
+    fn close(&self, entry: EntryIndex, part: &Part) -> io::Result<()> {
+        part.ask().inspect_err(|error| {
+            lock(&self.lost).insert(entry, error.raw_os_error().unwrap_or(libc::EIO));
+        })
     }
 
     /// It is a part of a planned copy.

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -177,19 +178,23 @@ fn a_kill_at_any_call_of_the_end_of_a_copy_leaves_its_file_or_all_that_came() {
     }
 }
 
+/// Files of three groups that go to a folder.
+fn target_of(files: u32, dest: &Path) -> Target {
+    let kind = Kind::File { size: 3 * MIB, extents: None, version: None };
+    let entry =
+        |n: u32| Entry { path: format!("{n:02}").into(), kind: kind.clone(), mode: 0o644, mtime: (1, 0) };
+    let manifest = Manifest::of((0..files).map(entry).collect());
+    let layout = Arc::new(Layout::new(&manifest));
+    let place = Place { top: Some(Arc::new(fs::File::open(dest).unwrap().into())), ..Place::default() };
+    Target::new(Arc::new(manifest), layout, place, HashMap::new())
+}
+
 /// A part file that is closed for want of descriptors tells of its data then, and nobody else is told.
 #[test]
 fn who_notes_what_is_on_the_disk_hears_what_was_told_when_a_file_was_closed() {
     let dest = folder();
     let disk = Disk::install(dest.path(), 1);
-    let kind = Kind::File { size: 3 * MIB, extents: None, version: None };
-    let entry =
-        |n: u32| Entry { path: format!("{n:02}").into(), kind: kind.clone(), mode: 0o644, mtime: (1, 0) };
-    let manifest = Manifest::of((0..70).map(entry).collect());
-    let layout = Arc::new(Layout::new(&manifest));
-    let place =
-        Place { top: Some(Arc::new(fs::File::open(dest.path()).unwrap().into())), ..Place::default() };
-    let (target, logs) = (Target::new(Arc::new(manifest), layout, place, HashMap::new()), Logs::default());
+    let (target, logs) = (target_of(70, dest.path()), Logs::default());
     let open = |entry| target.part(entry, || target.create_part(entry)).unwrap();
     logs.begin(&target, 0, target.token(0)).unwrap();
     open(0).write(0, &random_bytes(2 * MIB, 1)).unwrap();
@@ -200,6 +205,22 @@ fn who_notes_what_is_on_the_disk_hears_what_was_told_when_a_file_was_closed() {
     logs.sync(&target, |entry, _| failed.borrow_mut().push(entry));
     assert_eq!(failed.into_inner(), [0]);
     assert!(target.create_journal(0).is_ok(), "nothing is left of what it said");
+}
+
+/// The thread that was told fails the file and closes it, while another one, for which all of it had come, is about to put it in
+/// place. That one opens it again where the disk would not remove it, and the system tells nobody a second time.
+#[test]
+fn a_file_of_which_some_got_lost_is_not_opened_again_and_put_in_place() {
+    let dest = folder();
+    let disk = Disk::install(dest.path(), 1);
+    let target = target_of(1, dest.path());
+    let part = target.part(0, || target.create_part(0)).unwrap();
+    part.write(0, &random_bytes(3 * MIB, 1)).unwrap();
+    disk.lose(MIB);
+    assert!(part.sync_data().is_err(), "the system says it once");
+    assert!(target.close_part(0).is_err(), "nor is it all on its way to the disk");
+    assert!(target.part(0, || target.reopen_part(0)).is_err());
+    assert!(target.ask_closed(0).is_err() && target.ask_closed(0).is_err(), "however often it is asked for");
 }
 
 /// A marker in the journal must not speak of what one thread knows to be lost while another only asks for its own part.
