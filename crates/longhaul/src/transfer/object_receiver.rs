@@ -194,9 +194,9 @@ fn take<K: Sink>(
     body: &[u8],
     recut: impl FnOnce(u8) -> Option<(Shape, Ranges)>,
 ) -> bool {
-    let refused = receiver.stats().refused;
+    let refused = receiver.refused();
     receiver.handle_recut(now, arrival, body, recut);
-    receiver.stats().refused == refused
+    receiver.refused() == refused
 }
 
 /// No sender knows sooner that another size is to be used, and to cut a large object takes some time.

@@ -80,6 +80,11 @@ impl<K: Sink> Receiver<K> {
     pub fn stats(&self) -> ReceiverStats {
         self.others.iter().map(|path| path.stats).fold(self.path.stats, ReceiverStats::and)
     }
+
+    /// Packets refused because the sink was full, of all paths together.
+    pub fn refused(&self) -> u64 {
+        self.path.stats.refused + self.others.iter().map(|path| path.stats.refused).sum::<u64>()
+    }
 }
 
 impl ReceiverStats {
