@@ -185,10 +185,8 @@ impl Target {
         self.lost(entry)?;
         let part = Arc::new(Part::new(open()?, &self.entry(entry).kind));
         let kept = parts.len().min(PARTS_OPEN_MAX - 1);
-        for (closed, part) in parts.split_off(kept) {
-            // Whoever needs it next is told.
-            let _ = self.close(closed, &part);
-        }
+        // Whoever needs one of them next is told what this tells.
+        parts.split_off(kept).iter().for_each(|(closed, part)| drop(self.close(*closed, part)));
         parts.insert(0, (entry, part.clone()));
         Ok(part)
     }

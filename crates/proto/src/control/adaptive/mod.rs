@@ -282,7 +282,7 @@ impl Adaptive {
             _ => ack.now < self.refresh.settles,
         };
         if !sends_less {
-            self.dips.end_tick(ack.now, self.delay.queue_ns);
+            self.dips.end_tick(ack.now, self.delay.queue_ns, self.rtt);
         }
         let noise_ns = NOISE_NS.min(self.ceiling.room_ns);
         // What a host that was busy did not send says nothing of the path.
