@@ -210,12 +210,12 @@ impl Target {
         open.chain(lock(&self.lost).keys().copied()).collect()
     }
 
-    /// Close a file's part file, if it is open: what went wrong on its way to the disk, which the system may have forgotten when
-    /// it is opened again.
+    /// Close a file's part file, if it is open: what went wrong on its way to the disk by now, which the system may have forgotten
+    /// when it is opened again.
     pub(super) fn close_part(&self, entry: EntryIndex) -> io::Result<()> {
         let mut parts = lock(&self.parts);
         let at = parts.iter().position(|(known, _)| *known == entry);
-        at.map_or(Ok(()), |at| self.close(entry, &parts.remove(at).1))
+        at.map_or_else(|| self.lost(entry), |at| self.close(entry, &parts.remove(at).1))
     }
 
     fn close(&self, entry: EntryIndex, part: &Part) -> io::Result<()> {

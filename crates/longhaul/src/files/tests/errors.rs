@@ -219,6 +219,7 @@ fn a_file_of_which_some_got_lost_is_not_opened_again_and_put_in_place() {
     disk.lose(MIB);
     assert!(part.sync_data().is_err(), "the system says it once");
     assert!(target.close_part(0).is_err(), "nor is it all on its way to the disk");
+    assert!(target.close_part(0).is_err(), "whoever fails it next keeps nothing of it either");
     assert!(target.part(0, || target.reopen_part(0)).is_err());
     assert!(target.ask_closed(0).is_err() && target.ask_closed(0).is_err(), "however often it is asked for");
 }
