@@ -3,7 +3,7 @@
 use crate::config::ConfigError;
 use crate::output::Exit;
 use crate::values::TOKEN_ENV;
-use longhaul::{Cause, ControllerKind, Error, PolicyError, RequestError, SshError, Transport};
+use longhaul::{Cause, ControllerKind, Error, PlanError, PolicyError, RequestError, SshError, Transport};
 
 /// Why a command was not done: a line for the user, and with it the exit status.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -32,7 +32,10 @@ impl From<&Failure> for Exit {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error {
-            Error::Interrupted => Failure::Interrupted,
+            Error::Interrupted | Error::Plan(PlanError::Interrupted) => Failure::Interrupted,
+            Error::Plan(error @ (PlanError::Pattern(_) | PlanError::Uncuttable(_))) => {
+                Failure::Usage(error.to_string())
+            }
             Error::Request(request) => Failure::Usage(request_line(&request)),
             Error::Policy(error) => error.into(),
             error => Failure::Failed(match advice(&error) {

@@ -7,7 +7,7 @@ use crate::progress::{Display, Verbosity};
 use crate::values::{find_token, host_of, words};
 use crate::why::limit_text;
 use crate::{log, signals};
-use longhaul::{CopyOptions, ProbeReport, Transport};
+use longhaul::{CopyOptions, Paths, ProbeReport, Transport};
 
 /// Probe, tell, and say how it ended.
 pub fn run(args: &ProbeArgs) -> Exit {
@@ -56,8 +56,12 @@ fn options(args: &ProbeArgs) -> Result<CopyOptions, Failure> {
     if args.transport == Transport::Ssh {
         return Err(Failure::Usage("--transport ssh cannot be probed; use object or stripe".into()));
     }
+    if args.reach.over_paths != Paths::One {
+        return Err(Failure::Usage("--paths is for copies; probe one way after another with --bind".into()));
+    }
     Ok(CopyOptions {
         transport: args.transport,
+        bind: args.reach.bind.clone(),
         rate: args.rate,
         token: token.map(|token| token.secret),
         ports: args.reach.ports.clone(),

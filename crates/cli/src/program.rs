@@ -75,7 +75,11 @@ fn refuse(error: &clap::Error) -> Exit {
         let text = text.join(" ");
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         match line.first().and_then(|command| command.to_str()) {
-            Some("cp") => watch::tell_outcome(json, false, &output::failed_summary(text, "")),
+            Some("cp") => {
+                // Standard output may be for data.
+                let is_aside = line.last().is_some_and(|word| word == "-");
+                watch::tell_outcome(json, is_aside, &output::failed_summary(text, ""));
+            }
             Some("probe") => output::json(&probe::failed_report("", text), false),
             _ => {}
         }

@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,13 +39,15 @@ fn unhandled(error: io::Error) -> Failure {
     Failure::Failed(format!("cannot handle signals: {error}"))
 }
 
-fn install(stop: Arc<AtomicBool>, mut hang_up: Option<HangUp>) -> io::Result<()> {
+fn install(stop: Arc<AtomicBool>, hang_up: Option<HangUp>) -> io::Result<()> {
     let mut signals = taken(hang_up.is_some() || !ignores_hang_up())?;
+    let hang_up = hang_up.map(beside).transpose()?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
-            if let (SIGHUP, Some(hang_up)) = (signal, &mut hang_up) {
-                hang_up();
+            if let (SIGHUP, Some(hang_up)) = (signal, &hang_up) {
+                // One that waits already is as good.
+                let _ = hang_up.try_send(());
                 continue;
             }
             stop.store(true, Ordering::Relaxed);
@@ -56,6 +59,15 @@ fn install(stop: Arc<AtomicBool>, mut hang_up: Option<HangUp>) -> io::Result<()>
         }
     })?;
     Ok(())
+}
+
+/// Hang up, whenever told to, in a thread of its own: what it looks at may stand still, and this process is to be ended all the
+/// same.
+fn beside(mut hang_up: HangUp) -> io::Result<SyncSender<()>> {
+    let (tell, told) = sync_channel(1);
+    let work = move || told.into_iter().for_each(|()| hang_up());
+    thread::Builder::new().name("hang-up".into()).spawn(work)?;
+    Ok(tell)
 }
 
 /// They no longer end this process.

@@ -285,7 +285,11 @@ impl Error {
                 HandshakeError::Refused(reason) => reason.cause,
                 _ => Cause::Unreachable,
             },
-            Error::AgentSilent { .. } | Error::Ssh(_) | Error::NoForward { .. } => Cause::Unreachable,
+            Error::AgentSilent { .. } | Error::NoForward { .. } => Cause::Unreachable,
+            // What else is wrong with ssh, or over there, does not pass.
+            Error::Ssh(SshError::Login { .. } | SshError::NoShell { .. } | SshError::Broke { .. }) => {
+                Cause::Unreachable
+            }
             Error::NoPort { .. } => Cause::NoPort,
             Error::UdpBlocked { .. } => Cause::UdpBlocked,
             Error::SizeBlocked { .. } => Cause::SizeBlocked,

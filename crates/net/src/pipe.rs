@@ -1,10 +1,10 @@
 //! Datagrams over the control stream: bytes that one end of a socket pair takes come out at the other host's.
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// One side of it. Full sockets and channels hold up whoever fills them, so that its memory is bounded.
 #[derive(Clone)]
@@ -12,20 +12,23 @@ pub struct Pipe {
     /// Towards the session, once there is one.
     inner: Arc<Mutex<Option<UnixStream>>>,
     out: Sender<Vec<u8>>,
-    passing_on: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// Closed when all is in `out` that the session wrote before it closed its end.
+    passed_on: Arc<Mutex<Option<Receiver<()>>>>,
 }
 
 impl Pipe {
     /// What the session writes goes to `out`.
     pub fn new(out: Sender<Vec<u8>>) -> Pipe {
-        Pipe { inner: Arc::default(), out, passing_on: Arc::default() }
+        Pipe { inner: Arc::default(), out, passed_on: Arc::default() }
     }
 
     /// The session's end.
     pub fn open(&self) -> io::Result<UnixStream> {
         let (theirs, ours) = UnixStream::pair()?;
         let (mut reader, out) = (ours.try_clone()?, self.out.clone());
-        let passing_on = std::thread::Builder::new().name("pipe-out".into()).spawn(move || {
+        let (passing, passed_on) = bounded(0);
+        std::thread::Builder::new().name("pipe-out".into()).spawn(move || {
+            let _passing: Sender<()> = passing;
             let mut buf = vec![0; CHUNK_LEN];
             // It ends when the session closes its end, or nobody takes what it says.
             while let Ok(len @ 1..) = reader.read(&mut buf) {
@@ -35,15 +38,14 @@ impl Pipe {
             }
         })?;
         *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Some(ours);
-        *self.passing_on.lock().unwrap_or_else(PoisonError::into_inner) = Some(passing_on);
+        *self.passed_on.lock().unwrap_or_else(PoisonError::into_inner) = Some(passed_on);
         Ok(theirs)
     }
 
-    /// Wait until all is in `out` that a session wrote before it closed its end.
-    pub fn await_end(&self) {
-        let passing_on = self.passing_on.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // One that panicked has said so already.
-        let _ = passing_on.map(JoinHandle::join);
+    /// Wait until all is in `out` that a session wrote before it closed its end, for so long at most.
+    pub fn await_end(&self, patience: Duration) {
+        let passed_on = self.passed_on.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = passed_on.map(|passed_on| passed_on.recv_timeout(patience));
     }
 
     /// Pass on what came from the other host; waits while the session does not take it. Returns the session's end if this

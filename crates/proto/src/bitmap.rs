@@ -16,6 +16,8 @@ pub struct Bitmap {
     count: u64,
     /// Every packet below this is in the set.
     low: u64,
+    /// So many chunks are mixed.
+    mixed: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -33,7 +35,7 @@ impl Bitmap {
     /// The empty set over packets `0..len`.
     pub fn new(len: u64) -> Bitmap {
         let chunks = vec![Chunk::Empty; len.div_ceil(CHUNK_PACKETS) as usize];
-        Bitmap { chunks, len, count: 0, low: 0 }
+        Bitmap { chunks, len, count: 0, low: 0, mixed: 0 }
     }
 
     /// From now on there are `len` packets, no fewer than before; the new ones are not in the set.
@@ -69,7 +71,7 @@ impl Bitmap {
                 *count
             }
         };
-        self.chunks[index] = Chunk::Partial { bits: longer, count: held };
+        self.put(index, Chunk::Partial { bits: longer, count: held });
     }
 
     /// How many packets there are.
@@ -118,14 +120,13 @@ impl Bitmap {
         let bits = bits & low_bits(self.len - first);
         let chunk_index = (first / CHUNK_PACKETS) as usize;
         let chunk_len = self.chunk_len(chunk_index);
-        let chunk = &mut self.chunks[chunk_index];
-        let new = match chunk {
+        let new = match &mut self.chunks[chunk_index] {
             Chunk::Full => 0,
             Chunk::Empty if bits == 0 => 0,
             Chunk::Empty => {
                 let mut words = zeros(chunk_len);
                 words[(word as usize) % WORDS] = bits;
-                *chunk = Chunk::Partial { bits: words, count: bits.count_ones() };
+                self.put(chunk_index, Chunk::Partial { bits: words, count: bits.count_ones() });
                 bits
             }
             Chunk::Partial { bits: words, count } => {
@@ -136,8 +137,9 @@ impl Bitmap {
                 new
             }
         };
-        if matches!(chunk, Chunk::Partial { count, .. } if u64::from(*count) == chunk_len) {
-            *chunk = Chunk::Full;
+        if matches!(&self.chunks[chunk_index], Chunk::Partial { count, .. } if u64::from(*count) == chunk_len)
+        {
+            self.put(chunk_index, Chunk::Full);
         }
         self.count += u64::from(new.count_ones());
         new
@@ -155,14 +157,14 @@ impl Bitmap {
             for (i, word) in bits.iter_mut().enumerate() {
                 *word = low_bits(chunk_len.saturating_sub(i as u64 * 64));
             }
-            self.chunks[index] = Chunk::Partial { bits, count: chunk_len as u32 };
+            self.put(index, Chunk::Partial { bits, count: chunk_len as u32 });
         }
         if let Chunk::Partial { bits, count } = &mut self.chunks[index] {
             let at = packet % CHUNK_PACKETS;
             bits[(at / 64) as usize] &= !(1 << (at % 64));
             *count -= 1;
             if *count == 0 {
-                self.chunks[index] = Chunk::Empty;
+                self.put(index, Chunk::Empty);
             }
         }
         self.count -= 1;
@@ -179,7 +181,7 @@ impl Bitmap {
             let chunk_len = self.chunk_len(index);
             if at.is_multiple_of(CHUNK_PACKETS) && end - at >= chunk_len {
                 self.count += chunk_len - self.count_in(index);
-                self.chunks[index] = Chunk::Full;
+                self.put(index, Chunk::Full);
                 at += chunk_len;
             } else {
                 let stop = end.min((at / 64 + 1) * 64);
@@ -198,7 +200,7 @@ impl Bitmap {
             let chunk_end = (index as u64 * CHUNK_PACKETS + self.chunk_len(index)).min(end);
             if at.is_multiple_of(CHUNK_PACKETS) && chunk_end - at == self.chunk_len(index) {
                 self.count -= self.count_in(index);
-                self.chunks[index] = Chunk::Empty;
+                self.put(index, Chunk::Empty);
                 self.low = self.low.min(at);
             } else {
                 (at..chunk_end).for_each(|packet| {
@@ -281,13 +283,21 @@ impl Bitmap {
         }
     }
 
-    /// Bytes of memory that the bits take.
-    pub fn heap_bytes(&self) -> usize {
-        let words = |chunk: &Chunk| match chunk {
-            Chunk::Partial { bits, .. } => bits.len(),
-            Chunk::Empty | Chunk::Full => 0,
-        };
-        self.chunks.iter().map(words).sum::<usize>() * 8 + self.chunks.capacity() * size_of::<Chunk>()
+    /// Bytes of memory that this takes, or a little less.
+    pub fn memory(&self) -> u64 {
+        Bitmap::memory_of(self.len) + self.mixed as u64 * CHUNK_PACKETS / 8
+    }
+
+    /// What it takes at least for so many packets.
+    pub fn memory_of(packets: u64) -> u64 {
+        packets.div_ceil(CHUNK_PACKETS) * size_of::<Chunk>() as u64
+    }
+
+    fn put(&mut self, index: usize, chunk: Chunk) {
+        let is_mixed = |chunk: &Chunk| matches!(chunk, Chunk::Partial { .. });
+        self.mixed += usize::from(is_mixed(&chunk));
+        self.mixed -= usize::from(is_mixed(&self.chunks[index]));
+        self.chunks[index] = chunk;
     }
 
     fn chunk_len(&self, index: usize) -> u64 {
@@ -381,6 +391,8 @@ mod tests {
                 prop_assert_eq!(blocks.low(), low);
             }
             prop_assert_eq!(blocks.count(), model.len() as u64);
+            let mixed = blocks.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Partial { .. })).count();
+            prop_assert_eq!(blocks.mixed, mixed);
             prop_assert_eq!(blocks.is_full(), model.len() as u64 == len);
             prop_assert_eq!(blocks.next_missing(from), (from..len).find(|p| !model.contains(p)));
             let word = from / 64;
@@ -398,7 +410,7 @@ mod tests {
         let mut blocks = Bitmap::new(1 << 30);
         blocks.insert_range(0..1 << 29);
         blocks.insert(1 << 29);
-        assert!(blocks.heap_bytes() < 420_000, "{}", blocks.heap_bytes());
+        assert!(blocks.memory() < 420_000, "{}", blocks.memory());
         assert_eq!(blocks.next_missing(0), Some((1 << 29) + 1));
     }
 }

@@ -13,6 +13,7 @@ use crate::cp::{self, Manner, attempt, location};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, say};
 use crate::progress::Display;
+use crate::retry::Retries;
 use crate::signals;
 use crate::watch::TraceFile;
 use clap::Parser;
@@ -101,6 +102,7 @@ struct Planned {
     run: Arc<Run>,
     dests: Vec<Location>,
     options: CopyOptions,
+    retry: Retries,
 }
 
 impl Planned {
@@ -125,7 +127,7 @@ impl Planned {
         let _ = std::env::set_current_dir(&run.plan.folder);
         let mut options = cp::options(&args.flags, observer)?;
         options.began = Some(output::program_start());
-        Ok(Planned { run: Arc::new(run), dests: destinations(&args)?, options })
+        Ok(Planned { run: Arc::new(run), dests: destinations(&args)?, options, retry: args.flags.retry })
     }
 }
 
@@ -137,7 +139,7 @@ pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
     let manner = Manner { metrics_file: metrics_file.as_deref(), ..Manner::plain(&args.flags.output) };
     attempt(&manner, |display| {
         let part = args.part.map_or_else(counted, Ok)?;
-        let Planned { run, dests, mut options } = Planned::open(folder, display)?;
+        let Planned { run, dests, mut options, retry } = Planned::open(folder, display)?;
         // Each mover has network cards of its own.
         let reach = &args.flags.reach;
         if !reach.bind.is_empty() {
@@ -153,7 +155,8 @@ pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
         let _wishes = control::follow(&run, display.board(), options.control.needs_rate())?;
         let stop = signals::stop_flag()?;
         let copy = |display: &mut Display| run.copy_part(part, &dests, &options, display, stop.clone());
-        Ok(args.flags.retry.run(&stop, display, copy)?)
+        let retry = if args.flags.retry == Retries::Never { retry } else { args.flags.retry };
+        Ok(retry.run(&stop, display, copy)?)
     })
 }
 
@@ -169,7 +172,7 @@ fn counted() -> Result<u32, Failure> {
 /// Put in place what the parts have brought.
 pub fn finish(args: &FinishArgs) -> Exit {
     attempt(&Manner::plain(&args.output), |display| {
-        let Planned { run, dests, options } = Planned::open(&args.run, display)?;
+        let Planned { run, dests, options, .. } = Planned::open(&args.run, display)?;
         let stop = signals::stop_flag()?;
         let mut summary = run.finish(&dests, &options, display, stop)?;
         if !summary.ok {

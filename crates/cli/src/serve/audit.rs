@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::values::describe;
+use longhaul::Reason;
 use longhaul::daemon::records::{FileNote, Forward, Who};
 use longhaul::daemon::token::to_hex;
 use serde::Serialize;
@@ -39,7 +40,7 @@ struct Line<'a> {
     bytes: u64,
     blake3: Option<String>,
     outcome: &'static str,
-    error: Option<&'a str>,
+    error: Option<String>,
 }
 
 /// A forwarded connection, as it is written.
@@ -52,7 +53,7 @@ struct ForwardLine<'a> {
     bytes_there: u64,
     bytes_back: u64,
     outcome: &'static str,
-    error: Option<&'a str>,
+    error: Option<String>,
 }
 
 impl Audit {
@@ -102,7 +103,7 @@ impl Audit {
             bytes: file.bytes,
             blake3: file.hash.map(|hash| to_hex(&hash)),
             outcome: if file.failure.is_none() { "copied" } else { "failed" },
-            error: file.failure.map(|reason| reason.line.as_str()),
+            error: file.failure.map(told),
         });
     }
 
@@ -116,7 +117,7 @@ impl Audit {
             bytes_there: forward.bytes_there,
             bytes_back: forward.bytes_back,
             outcome: if forward.failure.is_none() { "ended" } else { "failed" },
-            error: forward.failure.map(|reason| reason.line.as_str()),
+            error: forward.failure.map(told),
         });
     }
 
@@ -139,6 +140,11 @@ impl Audit {
     }
 }
 
+/// What failed may be told in the other side's words, of any length.
+fn told(reason: &Reason) -> String {
+    reason.line.chars().take(REASON_MAX).collect()
+}
+
 fn now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
@@ -147,5 +153,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lines that wait to be written.
-const LINES_MAX: usize = 10_000;
+/// Lines that wait to be written: some 30 MB where they are as long as can be.
+const LINES_MAX: usize = 1000;
+/// Letters of what is told of a failure.
+const REASON_MAX: usize = 500;

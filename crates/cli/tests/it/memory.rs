@@ -78,6 +78,34 @@ fn whatever_those_say_who_have_the_token_memory_is_bounded_and_copies_go_on() {
 }
 
 #[test]
+fn many_short_words_on_what_is_not_wanted_take_bounded_memory() {
+    let there = folder();
+    write(there.path().join("file"), b"data");
+    let server = Server::start(there.path(), &["--memory-mib=64"]);
+    let pull = Client::pull(&server, "file").unwrap();
+    pull.control.send(Message::Start {
+        have: Ranges::new(),
+        claimed: Ranges::new(),
+        already: Already::default(),
+    });
+    let mut from = 0_u64;
+    wait_until("the session is ended for want of memory", || {
+        if !pull.control.is_behind() {
+            // Each is short enough to ask for none.
+            for _ in 0..20 {
+                let ranges = (from..from + 8000).map(|at| at * 2..at * 2 + 1).collect();
+                pull.control.send(Message::Unwanted { ranges });
+                from += 8000;
+            }
+        }
+        // Who does not stop to speak may not hear why.
+        iter::from_fn(|| pull.control.poll())
+            .any(|said| matches!(said, Incoming::Closed | Incoming::Message(Message::Abort(_))))
+    });
+    assert!(peak("very many ranges in short messages", &server) < BOUND);
+}
+
+#[test]
 fn what_a_daemon_says_to_those_who_do_not_listen_takes_bounded_memory() {
     let there = folder();
     let server = Server::start(there.path(), &[]);

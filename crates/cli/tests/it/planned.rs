@@ -255,6 +255,33 @@ fn a_host_of_the_destination_that_is_away_is_left_for_another() {
 }
 
 #[test]
+fn a_host_that_is_told_to_end_is_left_for_another() {
+    let fleet = Fleet::new();
+    let mut first = serve(fleet.folder.path());
+    let relay = Relay::start(first.address());
+    let hosts = format!("{}\n{}\n", relay.url("").trim_start_matches("longhaul://"), fleet.server.address());
+    fs::write(fleet.path("hosts"), hosts.replace('/', "")).unwrap();
+    fleet
+        .plan_to("longhaul://any/in", &["--parts=1", "--hosts=hosts", "--rate=40mbit", "--transport=object"]);
+    let copy = Running::start(&mut fleet.part_command("0"));
+    wait_until("some of it arrives", || relay.bytes(Way::ToServer) > 4_000_000);
+    first.stop(Signal::TERM);
+    let ended = copy.finish().expect_code(0);
+    assert!(ended.stderr.contains("going on with another host of the destination"), "{}", ended.stderr);
+    fleet.finish().expect_code(0);
+    fleet.assert_equal();
+}
+
+#[test]
+fn a_part_is_tried_again_as_its_plan_says() {
+    let mut fleet = Fleet::new();
+    fleet.plan(&["--parts=1", "--retry=1"]);
+    fleet.server.kill();
+    let ended = fleet.part("0").expect_code(1);
+    assert_eq!(ended.stderr.matches("trying again in 1 s").count(), 1, "{}", ended.stderr);
+}
+
+#[test]
 fn what_the_source_has_not_is_removed_once_all_parts_are_there() {
     let fleet = Fleet::new();
     write(fleet.path("to/in/old"), b"old");
@@ -406,7 +433,8 @@ fn a_plan_that_is_none_is_told_in_one_line() {
     let url = fleet.server.url("in");
     says(fleet.run(&["plan", "-o", "run", "from/", &url]), 1, "there is a plan here already");
     says(fleet.run(&["plan", "-o", "other", "nothing", &url]), 1, "nothing to copy: nothing: no such file");
-    says(fleet.run(&["plan", "-o", "other", "--align=1000", "from/", &url]), 1, "multiples of 1 MiB");
+    says(fleet.run(&["plan", "-o", "other", "--align=1000", "from/", &url]), 2, "multiples of 1 MiB");
+    says(fleet.run(&["plan", "-o", "other", "--exclude=[", "from/", &url]), 2, "[");
     says(fleet.run(&["plan", "-o", "other", &url, "from"]), 2, "is on another host");
     says(fleet.run(&["plan", "-o", "other", "from", "to"]), 2, "is on this host");
     says(fleet.run(&["plan", "-o", "/dev/full/x", "from", &url]), 1, "/dev/full/x");

@@ -4,7 +4,7 @@ use crate::common::mapping::Mapping;
 use crate::common::relay::{Relay, Way};
 use crate::common::sides::Sides;
 use crate::common::tree::*;
-use crate::common::{Running, Server, longhaul, skip, wait_until};
+use crate::common::{Running, Server, longhaul, run, skip, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -236,6 +236,12 @@ fn trying_again_comes_to_an_end() {
         told.lines().any(|line| line.contains("warning") && line.contains("trying again in 1 s")),
         "{told}"
     );
+}
+
+#[test]
+fn what_time_does_not_mend_is_not_tried_again() {
+    let ended = run(["cp", "--retry=forever", "--ssh=/nowhere/ssh", "here:file", "there"]).expect_code(1);
+    assert!(ended.stderr.contains("/nowhere/ssh") && !ended.stderr.contains("trying"), "{}", ended.stderr);
 }
 
 /// The source is another file when the copy goes on; by its size and time it need not be.

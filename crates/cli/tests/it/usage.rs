@@ -209,6 +209,17 @@ fn completions_know_the_flags() {
 }
 
 #[test]
+fn what_goes_to_standard_output_is_the_data_alone_when_the_command_line_is_wrong() {
+    let ended = run(["cp", "--json", "--bogus", "h:b", "-"]).expect_code(2);
+    assert!(
+        ended.stdout.is_empty() && ended.stderr.contains("\"error\":"),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+}
+
+#[test]
 fn a_pipe_that_nobody_reads_is_no_reason_to_panic() {
     for (args, code) in [
         (&["completions", "bash"][..], 0),

@@ -1,5 +1,6 @@
 //! What can be wrong with a planned copy, beside what can be with any.
 
+use crate::files::PatternError;
 use crate::listing::ListingError;
 use std::io;
 use std::path::PathBuf;
@@ -91,6 +92,9 @@ pub enum PlanError {
         /// Files, folders and links.
         entries: u64,
     },
+    /// A pattern of what to leave out.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
     /// A plan cannot be cut so.
     #[error("{0}")]
     Uncuttable(&'static str),

@@ -43,6 +43,8 @@ struct Inner {
     /// The file in place is not the same: what is equal goes into the part file.
     differs: bool,
     opened: Option<Arc<InPlace>>,
+    /// So many looks at it are not over.
+    looks: u32,
 }
 
 /// The file in place, opened.
@@ -83,7 +85,7 @@ impl Claims {
     pub(super) fn add_standing(&self, standing: Standing, count: u32) {
         let claimed = self.of(standing.entry);
         let mut inner = claimed.lock();
-        (inner.left, inner.differs) = (count, !standing.may_stay);
+        (inner.left, inner.looks, inner.differs) = (count, count, !standing.may_stay);
         inner.standing = Some(standing);
     }
 
@@ -130,6 +132,15 @@ impl Claimed {
         Ok(opened)
     }
 
+    /// One look at the file in place is over, whatever it found; after the last one it is closed: its data may be long in coming.
+    pub(super) fn end_look(&self) {
+        let mut inner = self.lock();
+        inner.looks = inner.looks.saturating_sub(1);
+        if inner.looks == 0 {
+            inner.opened = None;
+        }
+    }
+
     /// A group is equal in place.
     pub(super) fn note_equal(&self, index: u32, hash: [u8; 32]) -> Equal {
         let mut inner = self.lock();
@@ -155,4 +166,33 @@ impl Claimed {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::session::manifest::Kind;
+
+    #[test]
+    fn a_file_is_closed_when_the_last_look_at_it_is_over() {
+        let claims = Claims::default();
+        claims.add_standing(Standing { entry: 7, end: 2, may_stay: true }, 2);
+        let claimed = claims.get(7).unwrap();
+        let mut times = 0;
+        let mut open = || {
+            let opened = claimed.opened(|| {
+                times += 1;
+                let file = tempfile::tempfile()?;
+                let map = DataMap::new(&Kind::File { size: 1, extents: None, version: None });
+                Ok(InPlace { identity: Identity::of(&file)?, file, map })
+            });
+            opened.unwrap();
+            times
+        };
+        assert_eq!((open(), open()), (1, 1));
+        claimed.end_look();
+        assert_eq!(open(), 1);
+        claimed.end_look();
+        assert_eq!(open(), 2);
+    }
 }

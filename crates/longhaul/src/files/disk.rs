@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The file system that a destination is in.
 #[derive(Debug, Default)]
@@ -17,6 +18,10 @@ pub(super) struct Disk {
 #[derive(Debug)]
 struct Whole {
     top: File,
+    /// Opened by itself: the system tells each error once to who has it open.
+    for_all: File,
+    /// It has told this one of an error.
+    has_failed: AtomicBool,
     device: u64,
     /// Nothing is left to do for a file after that.
     is_thorough: bool,
@@ -29,9 +34,15 @@ pub(super) struct Covered {
     is_thorough: bool,
 }
 
+impl Whole {
+    fn covered(&self) -> Covered {
+        Covered { device: self.device, is_thorough: self.is_thorough }
+    }
+}
+
 impl Covered {
     /// Whether this file or folder is.
-    pub(super) fn holds(&self, file: &File) -> bool {
+    pub(super) fn holds(&self, file: impl AsFd) -> bool {
         self.is_thorough && fstat(file).is_ok_and(|stat| stat.st_dev == self.device)
     }
 }
@@ -42,25 +53,31 @@ impl Disk {
         let whole = || {
             let top = reopen(folder)?;
             let kind = fstatfs(&top)?.f_type as u64 & 0xffff_ffff;
-            Ok(Whole { device: fstat(&top)?.st_dev, is_thorough: THOROUGH.contains(&kind), top })
+            let (device, is_thorough) = (fstat(&top)?.st_dev, THOROUGH.contains(&kind));
+            let (for_all, has_failed) = (reopen(folder)?, AtomicBool::new(false));
+            Ok(Whole { top, for_all, has_failed, device, is_thorough })
         };
         // A folder that may not be read is no reason to fail: its files are brought to the disk one by one.
         let whole: Result<Whole, Errno> = whole();
         Disk { whole: whole.ok() }
     }
 
-    /// Bring the whole file system to the disk. `None` if that cannot be done, or somebody's data did not get there.
+    /// Bring the whole file system to the disk. `None` if that cannot be done, or somebody's data did not get there, now or
+    /// before.
     pub(super) fn sync_whole(&self) -> Option<Covered> {
         let whole = self.whole.as_ref()?;
-        syncfs(&whole.top).ok()?;
-        Some(Covered { device: whole.device, is_thorough: whole.is_thorough })
+        let is_done = syncfs(&whole.for_all).is_ok();
+        if whole.has_failed.fetch_or(!is_done, Ordering::Relaxed) || !is_done {
+            return None;
+        }
+        Some(whole.covered())
     }
 
     /// Bring new files to the disk: what came of each. Many go together, which costs the disk a pass instead of one for
     /// each.
     pub(super) fn sync(&self, files: &[&File]) -> Vec<io::Result<()>> {
-        let is_thorough = self.whole.as_ref().is_some_and(|whole| whole.is_thorough);
-        let covered = if files.len() >= MANY && is_thorough { self.sync_whole() } else { None };
+        let thorough = self.whole.as_ref().filter(|whole| whole.is_thorough && files.len() >= MANY);
+        let covered = thorough.filter(|whole| syncfs(&whole.top).is_ok()).map(Whole::covered);
         let sync = |file: &&File| match covered {
             // Others' errors come up with the whole, ours with the file.
             Some(covered) if covered.holds(file) => errors_so_far(file),

@@ -35,12 +35,6 @@ impl Drop for Lease {
     }
 }
 
-/// Take over the journal that is there. `None`: there is none that is ours and nobody's at work. An error of
-/// kind `ResourceBusy`: another copy has it.
-pub(super) fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<Lease>> {
-    Ok(seize(folder, name)?.ours())
-}
-
 /// How long to wait for another copy's journal, and what ends that earlier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience<'a> {
@@ -59,14 +53,31 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// The same, in its turn.
+/// Take over the journal that is there, in its turn. `None`: there is none that is ours and nobody's at work. An error of
+/// kind `ResourceBusy`: another copy has it.
 pub(super) fn take_in_turn(
     folder: &OwnedFd,
     name: &[u8],
     patience: Patience<'_>,
 ) -> io::Result<Option<Lease>> {
+    Ok(seize_in_turn(folder, name, patience)?.ours())
+}
+
+/// The same, only to be read: also where the file system has no locks.
+pub(super) fn read_in_turn(
+    folder: &OwnedFd,
+    name: &[u8],
+    patience: Patience<'_>,
+) -> io::Result<Option<Lease>> {
+    match seize_in_turn(folder, name, patience)? {
+        There::Ours(journal) | There::Unsure(journal) => Ok(Some(journal)),
+        There::Foreign(_) | There::Nothing => Ok(None),
+    }
+}
+
+fn seize_in_turn(folder: &OwnedFd, name: &[u8], patience: Patience<'_>) -> io::Result<There<Lease>> {
     loop {
-        match take(folder, name) {
+        match seize(folder, name) {
             Err(error) if is_busy(&error) && !patience.is_over() => thread::sleep(BUSY_PAUSE),
             settled => return settled,
         }
@@ -76,15 +87,16 @@ pub(super) fn take_in_turn(
 fn seize(folder: &OwnedFd, name: &[u8]) -> io::Result<There<Lease>> {
     for _ in 0..ATTEMPTS {
         let journal = match look(folder, name)? {
-            There::Ours(journal) => journal,
-            There::Foreign => return Ok(There::Foreign),
+            There::Ours(journal) | There::Unsure(journal) => journal,
+            // Where the file system says of ours that it is another's, it may be that of a copy which is at work.
+            There::Foreign(Some(file)) if lock(&file) == Err(Errno::WOULDBLOCK) => return Err(busy()),
+            There::Foreign(_) => return Ok(There::Foreign(None)),
             There::Nothing => return Ok(There::Nothing),
         };
         match hold(journal, folder, name)? {
             Held::Ours(journal) => return Ok(There::Ours(journal)),
             Held::Gone => {}
-            // Nobody can know whether somebody else still writes to it.
-            Held::NoLocks(_) => return Ok(There::Foreign),
+            Held::NoLocks(journal) => return Ok(There::Unsure(Lease(journal))),
         }
     }
     Err(busy())
@@ -129,7 +141,7 @@ pub(super) fn create(folder: &OwnedFd, name: &[u8]) -> io::Result<Lease> {
                     remove_parts(folder, name);
                     return Ok(journal);
                 }
-                There::Foreign => remove(folder, name)?,
+                There::Foreign(_) | There::Unsure(_) => remove(folder, name)?,
                 There::Nothing => {}
             },
             Err(error) => return Err(error.into()),
@@ -232,8 +244,10 @@ pub(super) fn remove_abandoned(folder: &OwnedFd, name: &[u8]) {
 /// What a name stands for.
 enum There<T> {
     Ours(T),
-    /// Not ours, or we cannot know.
-    Foreign,
+    /// Ours, and nobody can know whether somebody else still writes to it: the file system has no locks.
+    Unsure(T),
+    /// Not ours, or we cannot know. Here it is if it could be opened.
+    Foreign(Option<File>),
     Nothing,
 }
 
@@ -241,7 +255,7 @@ impl<T> There<T> {
     fn ours(self) -> Option<T> {
         match self {
             There::Ours(ours) => Some(ours),
-            There::Foreign | There::Nothing => None,
+            There::Unsure(_) | There::Foreign(_) | There::Nothing => None,
         }
     }
 }
@@ -270,13 +284,14 @@ fn look(folder: &OwnedFd, name: &[u8]) -> io::Result<There<File>> {
         let file = match openat(folder, name, OPEN, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(There::Nothing),
-            Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(There::Foreign),
+            Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(There::Foreign(None)),
             Err(error) => return Err(error.into()),
         };
         let stat = fstat(&file)?;
         // One that was removed since it was opened: another may be there.
         if stat.st_nlink > 0 {
-            return Ok(if is_ours(&stat) { There::Ours(file.into()) } else { There::Foreign });
+            let file = File::from(file);
+            return Ok(if is_ours(&stat) { There::Ours(file) } else { There::Foreign(Some(file)) });
         }
     }
 }
@@ -344,6 +359,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let handle = File::open(folder.path()).unwrap().into();
         (folder, handle)
+    }
+
+    fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<Lease>> {
+        Ok(seize(folder, name)?.ours())
     }
 
     /// A journal as a copy leaves it that was killed.
@@ -479,6 +498,20 @@ mod tests {
         std::fs::write(&part, b"stale").unwrap();
         create(&handle, b".f.longhaul-journal").unwrap();
         assert!(!part.exists());
+    }
+
+    /// As some network file systems have it, where no file is its maker's.
+    #[test]
+    fn a_journal_that_is_held_stays_though_it_seems_to_be_anothers() {
+        let (folder, handle) = folder();
+        let name: &[u8] = b".f.longhaul-journal";
+        let held = create(&handle, name).unwrap();
+        held.set_permissions(Permissions::from_mode(0o644)).unwrap();
+        assert!(is_busy(&create(&handle, name).unwrap_err()));
+        assert!(is_busy(&discard(&handle, name).unwrap_err()));
+        assert!(folder.path().join(".f.longhaul-journal").exists());
+        drop(held);
+        assert!(create(&handle, name).is_ok());
     }
 
     #[test]

@@ -35,7 +35,9 @@ impl Writer {
         let looked = if claimed.take_in_part(claim.group.index) {
             self.look_in_part(claim)
         } else {
-            self.look_in_place(&claimed, claim)
+            let looked = self.look_in_place(&claimed, claim);
+            claimed.end_look();
+            looked
         };
         if let Err(error) = looked {
             self.shared.fail_storing(claim.group.entry, error);

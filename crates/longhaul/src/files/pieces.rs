@@ -138,7 +138,7 @@ pub(super) fn assemble(
         }
         let journal_name = piece_journal_name(name, plan, (at / GROUP_LEN) as u32);
         let missing = || FileError::Missing { from_byte: at };
-        let journal = lease::take_in_turn(folder, &journal_name, patience)?.ok_or_else(missing)?;
+        let journal = lease::read_in_turn(folder, &journal_name, patience)?.ok_or_else(missing)?;
         let len = pieces.take(entry, owner, &journal, at..data_len, &mut file_hash).ok_or_else(missing)?;
         journals.push(journal_name);
         at += len;

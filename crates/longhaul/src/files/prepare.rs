@@ -1,7 +1,7 @@
 //! What comes before the data and after it: folders, links, empty files; deletions, permissions of folders.
 
 use super::calls::fsync;
-use super::disk::MANY;
+use super::disk::{Covered, MANY};
 use super::errors::{FileError, why};
 use super::folders::split;
 use super::links::make_links;
@@ -189,18 +189,24 @@ fn sync_rest(shared: &Shared) -> bool {
             fail(shared, path, FileError::step("cannot be brought to the disk")(error));
         }
     };
-    if covered.is_none() {
-        for entry in entries.filter(|entry| matches!(target.entry(*entry).kind, Kind::File { .. })) {
-            let synced = sync(target.open_in_place(entry));
-            if synced.is_err() {
-                // The system says so once, and the next run is not to skip it. Where that cannot be had there is nothing to be done.
-                let _ = target.distrust(entry);
-            }
-            tell(&target.entry(entry).path, synced);
-        }
-    }
+    // Those of which the whole says nothing.
+    let mut apart: BTreeSet<&[u8]> = BTreeSet::new();
     for folder in folders(shared) {
+        let holds = |covered: Covered| target.handle(folder).is_ok_and(|handle| covered.holds(&*handle));
+        if !covered.is_some_and(holds) {
+            apart.insert(folder);
+        }
         tell(folder, sync(target.open_folder(folder)));
+    }
+    let is_apart = |entry: &EntryIndex| apart.contains(split(target.path(*entry)).0);
+    let is_file = |entry: &EntryIndex| matches!(target.entry(*entry).kind, Kind::File { .. });
+    for entry in entries.filter(|entry| is_file(entry) && is_apart(entry)) {
+        let synced = sync(target.open_in_place(entry));
+        if synced.is_err() {
+            // The system says so once, and the next run is not to skip it. Where that cannot be had there is nothing to be done.
+            let _ = target.distrust(entry);
+        }
+        tell(&target.entry(entry).path, synced);
     }
     // What was removed of a folder stands together.
     let mut last: Option<Vec<u8>> = None;

@@ -80,15 +80,23 @@ fn file() -> Option<PathBuf> {
 
 /// The key in a file, which is made where it is missing.
 fn keep(file: &Path) -> io::Result<SealKey> {
-    match read(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+    let is_short = match read(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        // Its data was lost, as when the power fails.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => true,
         found => return found,
-    }
+    };
     let folder = file.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)?;
     // Whole or not at all, and never in place of one that another process has just made.
     let made = folder.join(format!(".journal-key.{:016x}", u64::from_ne_bytes(random()?)));
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?.write_all(&fresh())?;
+    let mut key = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
+    key.write_all(&fresh())?;
+    key.sync_all()?;
+    if is_short {
+        fs::rename(&made, file)?;
+        return read(file);
+    }
     let linked = fs::hard_link(&made, file);
     fs::remove_file(&made)?;
     match linked {
@@ -129,6 +137,10 @@ mod tests {
         assert_eq!(keep(&file).unwrap(), key);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+        // As a power cut may leave it.
+        fs::write(&file, b"").unwrap();
+        let other = keep(&file).unwrap();
+        assert!(other != key && keep(&file).unwrap() == other);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(keep(&file).is_err());
     }

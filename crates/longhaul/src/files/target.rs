@@ -433,6 +433,11 @@ impl Target {
         match rename(RenameFlags::NOREPLACE) {
             // Not every file system has such renaming.
             Err(Errno::EXIST | Errno::INVAL) if !self.place.new_only => {}
+            // A second name is had only where there is nothing.
+            Err(Errno::INVAL) => {
+                linkat(folder, part, folder, name, AtFlags::empty())?;
+                return Ok(unlinkat(folder, part, AtFlags::empty())?);
+            }
             other => return Ok(other?),
         }
         // It may have come just now.

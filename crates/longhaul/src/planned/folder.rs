@@ -160,8 +160,7 @@ fn list(
         chunks: Vec::new(),
         cuts: Vec::new(),
     };
-    let exclude =
-        Exclude::new(&options.exclude).map_err(|error| PlanError::Empty { why: error.to_string() })?;
+    let exclude = Exclude::new(&options.exclude)?;
     let files_from = options.files_from.clone();
     let scan_options = ScanOptions {
         exclude,

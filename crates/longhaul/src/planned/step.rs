@@ -166,5 +166,7 @@ fn list_by(
 
 /// Whether another host of the destination may do better.
 fn is_the_hosts(error: &Error) -> bool {
-    matches!(error.cause(), Cause::Unreachable | Cause::Silent | Cause::PeerLeft)
+    // A daemon that is told to end says that it is interrupted.
+    matches!(error, Error::Peer(reason) if reason.cause == Cause::Interrupted)
+        || matches!(error.cause(), Cause::Unreachable | Cause::Silent | Cause::PeerLeft)
 }

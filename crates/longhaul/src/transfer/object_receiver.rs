@@ -3,6 +3,9 @@
 use super::session::Session;
 use crate::clock;
 use crate::error::Error;
+use crate::listing::ListingError;
+use crate::net::budget::{Allowance, Purpose};
+use longhaul_proto::bitmap::Bitmap;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Sink};
 use longhaul_proto::object::{Receiver, ReceiverConfig, Shape};
 use longhaul_proto::session::manifest::Ranges;
@@ -23,30 +26,51 @@ pub struct ObjectReceiver<K> {
     last_news: Time,
     /// When the object was last cut anew.
     cut_at: Time,
+    /// The memory that it takes to know what came in.
+    room: Allowance,
 }
 
 impl<K: Sink> ObjectReceiver<K> {
-    /// Ready for an object of so many bytes, if not more, in datagrams of one of these sizes.
-    pub fn new(object_len: u64, is_growing: bool, classes: Vec<u16>, sink: K) -> ObjectReceiver<K> {
-        let (last_news, cut_at) = (clock::now(), Time::ZERO);
-        ObjectReceiver {
+    /// Ready for an object of so many bytes, if not more, in datagrams of one of the sizes that were agreed on.
+    pub fn new(
+        session: &Session<'_>,
+        object_len: u64,
+        is_growing: bool,
+        sink: K,
+    ) -> Result<ObjectReceiver<K>, Error> {
+        let mut object = ObjectReceiver {
             object_len,
             is_growing,
-            classes,
+            classes: session.options.classes.clone(),
             sink: Some(sink),
             receiver: None,
-            last_news,
-            cut_at,
-        }
+            last_news: clock::now(),
+            cut_at: Time::ZERO,
+            room: Allowance::of(&session.budget, Purpose::Need),
+        };
+        object.hold().map_err(|error| session.abort(error))?;
+        Ok(object)
     }
 
     /// The object has grown to so many bytes. Of what is new `have` is here or not wanted.
-    pub fn grow(&mut self, object_len: u64, is_growing: bool, have: &Ranges) {
+    pub fn grow(&mut self, object_len: u64, is_growing: bool, have: &Ranges) -> Result<(), ListingError> {
         (self.object_len, self.is_growing) = (object_len, is_growing);
-        let Some(receiver) = &mut self.receiver else { return };
+        self.hold()?;
+        let Some(receiver) = &mut self.receiver else { return Ok(()) };
         let packet_len = receiver.shape().packet_len;
         let (shape, have) = cut(object_len, is_growing, packet_len, have);
         receiver.grow(shape.object_len, &have, !is_growing);
+        Ok(())
+    }
+
+    /// Take the memory for what is known of the object's packets, in whichever of these sizes they come. An error where there is
+    /// none.
+    fn hold(&mut self) -> Result<(), ListingError> {
+        let shortest = self.classes.first().map_or(1, |datagram_len| packet_len(*datagram_len));
+        let packets = Shape { object_len: self.object_len, packet_len: shortest }.packets();
+        let memory = self.receiver().map_or(0, Receiver::memory).max(Bitmap::memory_of(packets));
+        let is_held = memory <= MEMORY_AT_HAND || self.room.reach(memory);
+        if is_held { Ok(()) } else { Err(ListingError::Busy) }
     }
 
     /// Where the bytes go.
@@ -85,6 +109,7 @@ impl<K: Sink> ObjectReceiver<K> {
 
     /// Take what has come in; of the object everything is wanted but `have`. True if there was anything.
     pub fn take(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Error> {
+        self.hold().map_err(|error| session.abort(error))?;
         let Some(receiver) = &mut self.receiver else { return self.take_first(session, have) };
         let (classes, cut_at) = (&self.classes, &mut self.cut_at);
         let (object_len, is_growing) = (self.object_len, self.is_growing);
@@ -201,5 +226,7 @@ fn take<K: Sink>(
 
 /// No sender knows sooner that another size is to be used, and to cut a large object takes some time.
 const CUT_GAP: Duration = Duration::from_millis(50);
+/// What came in is known in so much memory without asking for more.
+const MEMORY_AT_HAND: u64 = 1 << 20;
 /// Acknowledgements stay below what passes everywhere.
 const ACK_DATAGRAM_MAX: usize = wire::BASE_DATAGRAM_LEN as usize;

@@ -261,7 +261,7 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Error> {
         already: Already::default(),
     });
     await_confirmation(session)?;
-    let mut object = ObjectReceiver::new(PROBE_LEN, false, session.options.classes.clone(), Nothing);
+    let mut object = ObjectReceiver::new(session, PROBE_LEN, false, Nothing)?;
     loop {
         session.begin_turn()?;
         let busy = object.take(session, &have)?;

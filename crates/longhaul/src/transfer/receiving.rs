@@ -305,12 +305,7 @@ impl<'a, 's> Receiving<'a, 's> {
         parts.push(first, 0).map_err(|error| session.abort(error))?;
         let tracer = Tracer::of(session, Role::Receiver, None, now);
         Ok(Receiving {
-            object: ObjectReceiver::new(
-                parts.end(),
-                parts.has_more(),
-                session.options.classes.clone(),
-                parts,
-            ),
+            object: ObjectReceiver::new(session, parts.end(), parts.has_more(), parts)?,
             session,
             tracer,
             have,
@@ -425,7 +420,8 @@ impl<'a, 's> Receiving<'a, 's> {
         }
         self.have.extend(known.iter().cloned());
         let (end, is_growing) = (base + layout.object_len(), manifest.seams.has_more);
-        self.object.grow(end, is_growing, &known);
+        let grown = self.object.grow(end, is_growing, &known);
+        grown.map_err(|error| self.session.abort(error))?;
         self.complete_told = false;
         self.already.add(already);
         self.session.control.send(Message::Start { have, claimed, already });

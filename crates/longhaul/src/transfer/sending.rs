@@ -4,6 +4,7 @@ mod carrier;
 mod feed;
 mod limits;
 mod parts;
+mod pieces;
 mod prepare;
 mod side_paths;
 mod size;
@@ -14,6 +15,7 @@ pub use self::feed::Feed;
 use self::feed::{PartEnd, PartStart};
 use self::parts::Parts;
 pub use self::parts::Totals;
+use self::pieces::Pieces;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
 use self::side_paths::{Joined, send_batch};
 use self::size::Size;
@@ -119,6 +121,8 @@ struct Sending<'a, 's, F> {
     sender: Sender<F>,
     whole: Whole,
     already: Already,
+    /// The memory of what the sender knows of the receiver.
+    pieces: Pieces,
     datagram_len: usize,
     size: Size,
     batch: usize,
@@ -157,7 +161,7 @@ struct Recent {
 
 impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin<F>) -> Result<Sending<'a, 's, F>, Error> {
-        let Begin { mut have, claimed, already, mut feed, path, carrier, why, finished } = begin;
+        let Begin { mut have, claimed, already, mut feed, path, carrier, why, finished, pieces } = begin;
         let (class, counts_first) = begin_class(session, &path, (carrier, &claimed));
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let rtt = path.rtt.unwrap_or(session.rtt);
@@ -209,6 +213,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             sender,
             whole,
             already,
+            pieces,
             datagram_len,
             size: Size::new(class, classes, now),
             batch,
@@ -320,6 +325,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                 Message::Finished(report) => self.end_part(report)?,
                 _ => {}
             }
+            let held = self.pieces.hold(self.sender.pieces());
+            held.map_err(|error| self.session.abort(error))?;
         }
         Ok(())
     }

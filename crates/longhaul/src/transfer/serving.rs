@@ -136,7 +136,10 @@ pub fn serve_session(
     let is_known = session.confirmed || place.is_some();
     match &outcome {
         // Also who is in the middle of a long message is to hear that there is no memory for it.
-        Ok(_) | Err(Error::Listing(ListingError::Busy)) => session.control.finish_heard(),
+        Ok(_) | Err(Error::Listing(ListingError::Busy)) => {
+            let patience = session.stall_timeout();
+            session.control.finish_heard(patience);
+        }
         Err(_) => session.control.finish(),
     }
     meter.end(outcome.is_ok());

@@ -184,9 +184,9 @@ impl Control {
         self.pipe.open()
     }
 
-    /// Wait until what went into the pipe, whose end is closed by now, is to be sent before the last word.
-    pub fn await_pipe(&self) {
-        self.pipe.await_end();
+    /// Wait until what went into the pipe, whose end is closed by now, is to be sent before the last word, for so long at most.
+    pub fn await_pipe(&self, patience: Duration) {
+        self.pipe.await_end(patience);
     }
 
     /// The next message, if one has come. Who does not take what it is told is gone.
@@ -211,13 +211,13 @@ impl Control {
     }
 
     /// Send what is left, and wait until the other side has taken it all, over another connection if need be: it ends its
-    /// side then.
-    pub fn finish_heard(mut self) {
+    /// side then. Waits for so long at most.
+    pub fn finish_heard(mut self, patience: Duration) {
         self.outbox = None;
         if self.resumable.is_none() {
             return self.finish();
         }
-        let until = Instant::now() + HEARD_PATIENCE;
+        let until = Instant::now() + patience;
         let _ = self.written.recv_deadline(until);
         while self.inbox.recv_deadline(until).is_ok_and(|incoming| !matches!(incoming, Incoming::Closed)) {}
     }
@@ -240,8 +240,6 @@ impl Drop for Control {
 const FINISH_PATIENCE: Duration = Duration::from_secs(5);
 /// And if there is no connection for them, or who says them ends without ceremony: time for a busy host to write what it can.
 const BROKEN_PATIENCE: Duration = Duration::from_secs(1);
-/// How long until the other side has them: it may have to find out that its connection brings nothing, and make another.
-const HEARD_PATIENCE: Duration = Duration::from_secs(15);
 /// A silent stream says that it is alive this often: well within the shortest stall timeout.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(300);
 

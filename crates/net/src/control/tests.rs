@@ -119,7 +119,7 @@ fn what_went_into_the_pipe_comes_before_the_last_word() {
         let mut session = server.open_pipe().unwrap();
         session.write_all(b"and goodbye").unwrap();
         drop(session);
-        server.await_pipe();
+        server.await_pipe(PATIENCE);
         server.finish();
         let Incoming::Pipe(mut pipe) = next(&client) else { panic!("round {round}: it is lost") };
         let mut heard = [0; 11];

@@ -215,6 +215,8 @@ impl StreamSet {
             return false;
         }
         self.refresh();
+        // Whatever carries the data by now: nobody else would write on what was written in part.
+        self.flush();
         let (mut any, mut index) = (false, 0);
         while index < self.streams.len() {
             match read_stream(&mut self.streams[index], keys, &now, handle) {

@@ -212,6 +212,11 @@ impl<K: Sink> Receiver<K> {
         self.map.count()
     }
 
+    /// Bytes of memory that it takes to know what came in.
+    pub fn memory(&self) -> u64 {
+        self.map.memory()
+    }
+
     /// How the object is cut.
     pub fn shape(&self) -> Shape {
         self.config.shape

@@ -6,6 +6,7 @@
 use super::disk::{Call, Disk, Fault, Installed, Weather};
 use super::harness::*;
 use super::held::{Files, Held, path_of};
+use crate::files::disk::MANY;
 use crate::files::keeper::Pace;
 use crate::files::names::journal_of_part;
 use crate::files::sealing::reboot;
@@ -132,7 +133,9 @@ impl CampaignRound {
         let (source, dest) = (folder(), folder());
         let mut rng = Rng::with_seed(seed);
         let mut files = Files::default();
-        for index in 0..rng.usize(1..5) {
+        // Many are brought to the disk together.
+        let count = if rng.u8(..4) == 0 { rng.usize(MANY..2 * MANY) } else { rng.usize(1..5) };
+        for index in 0..count {
             let name = PathBuf::from(format!("{}f{index}", ["", "folder/"][rng.usize(..2)]));
             let bytes = some_bytes(&mut rng);
             write(source.path().join(&name), &bytes);

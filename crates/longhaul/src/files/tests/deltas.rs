@@ -142,13 +142,29 @@ fn of_a_file_that_is_one_hole_little_is_claimed() {
     write(source.path().join("f"), b"small");
     let hole = fs::File::create(dest.path().join("f")).unwrap();
     let mut scan = scan_of(&source.path().join("f"));
-    for (size, claimed) in [(1 << 30, 1 << 30), (1 << 43, 4096 << 20)] {
+    for (size, claimed) in [(8 << 20, 8 << 20), (1 << 30, 8 << 20)] {
         hole.set_len(size).unwrap();
         set_mtime(dest.path().join("f"), 1000, 0);
         scan.manifest.entries[0].kind = Kind::File { size, extents: None, version: None };
         let plan = plan_of(&scan.manifest, dest.path(), &always()).unwrap();
         let bytes: u64 = plan.claimed.iter().map(|range| range.end - range.start).sum();
         assert_eq!((bytes, plan.claimed.iter().count()), (claimed, 1));
+    }
+}
+
+#[test]
+fn a_file_in_place_of_which_only_the_first_groups_were_looked_at_does_not_stay() {
+    let (source, dest) = (folder(), folder());
+    let mut bytes = vec![0; 12 << 20];
+    bytes[10 << 20..].copy_from_slice(&random_bytes(2 << 20, 1));
+    write(source.path().join("f"), &bytes);
+    for options in [always(), checksum()] {
+        let hole = fs::File::create(dest.path().join("f")).unwrap();
+        hole.set_len(12 << 20).unwrap();
+        set_mtime(dest.path().join("f"), 1000, 0);
+        let report = copy_with(&inside(source.path()), dest.path(), Road::default(), &options);
+        assert_eq!((report.files_done, report.files_skipped), (1, 0));
+        assert_eq!(contents(source.path()), contents(dest.path()));
     }
 }
 

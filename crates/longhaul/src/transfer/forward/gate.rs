@@ -175,18 +175,15 @@ impl Guest<'_> {
         Some(self.account.as_ref().map_or("ssh", |account| &account.user.name).into())
     }
 
-    /// `known` is called when it has a place, or none: until then it counts as a stranger.
+    /// `known` is called when it has a place: until then it counts as a stranger.
     fn serve(&self, stream: StripedStream, known: impl FnOnce()) -> Result<Option<String>, Error> {
         let Request { target, only_asks } = read_request(&stream, &self.gate.stop)?;
-        let mut known = Some(known);
-        let admitted = self.admit(&target, only_asks, || known.take().into_iter().for_each(|known| known()));
-        known.into_iter().for_each(|known| known());
-        let reached = admitted.and_then(|place| match only_asks {
-            true => Ok(None),
-            false => Ok(Some((reach(&target)?, place))),
-        });
-        let (local, _place) = match reached {
-            Ok(Some(reached)) => reached,
+        // Held until all is said: who does not take the answer is waited for.
+        let place = self.place().inspect(|_| known());
+        let admitted = place.as_ref().map_err(Reason::clone).and_then(|_| self.admit(&target));
+        let reached = admitted.and_then(|()| if only_asks { Ok(None) } else { reach(&target).map(Some) });
+        let local = match reached {
+            Ok(Some(local)) => local,
             Ok(None) => {
                 (&stream).write_all(&Reply::Yes.encode())?;
                 stream.close()?;
@@ -219,32 +216,25 @@ impl Guest<'_> {
         Ok(Some(failure.map_or(line.clone(), |reason| format!("{line}, and then {reason}"))))
     }
 
-    /// Whether the user may connect there. Holds a place meanwhile. `takes_long` is called before names are looked up.
-    fn admit(
-        &self,
-        target: &Target,
-        only_asks: bool,
-        takes_long: impl FnOnce(),
-    ) -> Result<Option<Place>, Reason> {
+    /// One of the user's places. Who came by ssh needs none.
+    fn place(&self) -> Result<Option<Place>, Reason> {
         let Some(account) = &self.account else { return Ok(None) };
-        let forwards = &account.user.forwards;
-        let mut is_allowed = forwards.contains(target);
-        if !is_allowed && target.host().parse::<IpAddr>().is_ok() {
-            takes_long();
-            is_allowed = is_address_of_any(target, forwards);
-        }
-        if !is_allowed {
-            let line = match forwards.is_empty() {
-                true => format!("the server forwards nothing for you; it would have to allow {target}"),
-                false => format!("the server does not forward to {target}; it would have to allow that"),
-            };
-            return Err(Reason::new(Cause::Refused, line));
-        }
-        if only_asks {
-            return Ok(None);
-        }
         let places = &self.gate.places;
         places.take(&account.user.name, OF_USER_MAX, FORWARDS_MAX, "forwarded connections").map(Some)
+    }
+
+    /// Whether the user may connect there. To look names up may take long.
+    fn admit(&self, target: &Target) -> Result<(), Reason> {
+        let Some(account) = &self.account else { return Ok(()) };
+        let forwards = &account.user.forwards;
+        if forwards.contains(target) || is_address_of_any(target, forwards) {
+            return Ok(());
+        }
+        let line = match forwards.is_empty() {
+            true => format!("the server forwards nothing for you; it would have to allow {target}"),
+            false => format!("the server does not forward to {target}; it would have to allow that"),
+        };
+        Err(Reason::new(Cause::Refused, line))
     }
 
     fn note(&self, target: &Target, pumped: &Pumped, failure: Option<&Reason>) {

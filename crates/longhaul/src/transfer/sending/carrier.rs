@@ -309,7 +309,6 @@ impl<F: Feed> Sending<'_, '_, F> {
 
     /// Give TCP streams what they take. True if there is more to send at once.
     pub(super) fn transmit_by_streams(&mut self) -> bool {
-        self.session.link.streams().flush();
         for _ in 0..RUNS_PER_TURN {
             let (sender, now) = (&mut self.sender, clock::now());
             let sent = self

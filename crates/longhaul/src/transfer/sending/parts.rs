@@ -2,6 +2,7 @@
 //! way, and one that the receiver compares with what it has.
 
 use super::feed::{Feed, PartEnd, PartListing, PartStart};
+use super::pieces::Pieces;
 use crate::error::Error;
 use crate::files::{Listed, Lister, Reader, Scan, Stretch, Wake};
 use crate::listing::ListingError;
@@ -76,8 +77,8 @@ struct Part {
     stretch: Option<Stretch>,
     /// Once the receiver has said what it needs.
     data: Option<Data>,
-    /// The memory that this takes if it is in very many pieces.
-    said: Allowance,
+    /// The memory that the reader's sets of this take.
+    said: Pieces,
 }
 
 /// Where a part's bytes are.
@@ -130,7 +131,7 @@ impl Parts {
             first,
             stretch,
             data: None,
-            said: Allowance::of(&self.budget, Purpose::Need),
+            said: Pieces::of(&self.budget),
         });
     }
 
@@ -238,10 +239,7 @@ impl Feed for Parts {
         let (wake, cut) = (self.wake.clone(), self.cut);
         let part = self.live.iter_mut().find(|part| part.data.is_none());
         let part = part.ok_or(Error::Protocol("compares what was not listed"))?;
-        let pieces = have.len() + claimed.len();
-        if pieces > PIECES_AT_HAND && !part.said.take(pieces as u64 * PIECE_MEMORY) {
-            return Err(ListingError::Busy.into());
-        }
+        part.said.hold(have.len() + claimed.len())?;
         part.data = Some(match part.stretch.take() {
             Some(stretch) => Data::Pipe(stretch),
             None => {
@@ -318,8 +316,3 @@ impl Part {
         }
     }
 }
-
-/// What a receiver has, in so many pieces, takes nothing from other copies.
-const PIECES_AT_HAND: usize = 10_000;
-/// A piece in a set takes some 32 bytes, and the reader has a set of its own.
-const PIECE_MEMORY: u64 = 64;

@@ -2,6 +2,7 @@
 
 use super::super::session::{HEARTBEAT, Session};
 use super::Feed;
+use super::pieces::Pieces;
 use crate::api::Phase;
 use crate::clock;
 use crate::error::Error;
@@ -32,6 +33,8 @@ pub struct Begin<F> {
     pub why: Option<String>,
     /// The receiver is done already with what it needed of this, which may be nothing.
     pub finished: Option<Report>,
+    /// The memory of these sets.
+    pub pieces: Pieces,
 }
 
 /// What came of the wait.
@@ -56,6 +59,7 @@ pub fn prepare<F: Feed>(
     let mut wanted: Option<(Ranges, Ranges, Already, F)> = None;
     let mut finished = None;
     let mut why = None;
+    let mut pieces = Pieces::of(&session.budget);
     let mut carrier = match session.options.transport {
         Transport::Auto | Transport::Object => Carrier::Object,
         Transport::Stripe => Carrier::Stripe,
@@ -79,6 +83,8 @@ pub fn prepare<F: Feed>(
                             claimed.remove(range.clone());
                             have.insert(range.clone());
                         }
+                        let held = pieces.hold(have.len() + claimed.len());
+                        held.map_err(|error| session.abort(error))?;
                     }
                 }
                 Message::Finished(report) if wanted.is_some() => finished = Some(report),
@@ -103,7 +109,7 @@ pub fn prepare<F: Feed>(
             // What is yet to come of a pipe needs something to carry it.
             let needs_nothing = (needed == 0 || finished.is_some()) && !feed.awaits_source();
             if needs_nothing || ready {
-                let begin = Begin { have, claimed, already, feed, path, carrier, why, finished };
+                let begin = Begin { have, claimed, already, feed, path, carrier, why, finished, pieces };
                 return Ok(Prepared::Begin(begin));
             }
             wanted = Some((have, claimed, already, feed));

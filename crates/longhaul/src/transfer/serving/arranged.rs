@@ -95,8 +95,9 @@ pub fn serve(
     match outcome {
         Ok(line) => {
             // The other end waits for the last word of this one.
-            session.control.await_pipe();
-            session.control.finish_heard();
+            let patience = session.stall_timeout();
+            session.control.await_pipe(patience);
+            session.control.finish_heard(patience);
             Ok(line)
         }
         Err(error) => {

@@ -145,7 +145,7 @@ fn every_message_comes_once_and_in_order_wherever_connections_break() {
         let (ours, theirs) = (own.clone(), other.clone());
         let talking = thread::spawn(move || {
             talk(&server, theirs, ours, seed);
-            server.finish_heard();
+            server.finish_heard(PATIENCE);
         });
         talk(&client, own, other, seed);
         assert!(matches!(next(&client), Incoming::Closed), "seed {seed}");
@@ -187,7 +187,7 @@ fn the_last_word_comes_though_the_connection_breaks_under_it() {
         let (client, server, _over) = through(seed, 4);
         let bye = Message::Warning("y".repeat(100_000));
         server.send(bye.clone());
-        let ending = thread::spawn(|| server.finish_heard());
+        let ending = thread::spawn(|| server.finish_heard(PATIENCE));
         assert!(matches!(next(&client), Incoming::Message(message) if message == bye), "seed {seed}");
         assert!(matches!(next(&client), Incoming::Closed), "seed {seed}");
         assert!(client.resumable().unwrap().breaks() > 0, "seed {seed}: nothing broke");

@@ -37,6 +37,11 @@ impl<S: Source> Sender<S> {
         }
     }
 
+    /// How many pieces the sets have of what the receiver has, and claims to have.
+    pub fn pieces(&self) -> usize {
+        self.config.have.len() + self.claimed.len()
+    }
+
     /// The receiver does not need these bytes any more.
     pub fn skip(&mut self, ranges: &Ranges) {
         let shape = self.config.shape;
