@@ -55,7 +55,7 @@ impl Writer {
         told.inspect_err(|_| shared.logs.give_up(&shared.target, entry))?;
         shared.logs.keep(&shared.target, entry, shared.fsync != Fsync::Never)?;
         // It is known how it went.
-        let _ = shared.target.close_part(entry);
+        let _ = shared.target.parts.close(entry);
         shared.done(entry);
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Writer {
         if !complete.is_small() {
             shared.logs.remove(&shared.target, entry);
             // It is known how it went.
-            let _ = shared.target.close_part(entry);
+            let _ = shared.target.parts.close(entry);
         }
         shared.done(entry);
     }

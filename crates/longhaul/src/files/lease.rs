@@ -266,6 +266,19 @@ pub(super) fn open_ours(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File
     Ok(look(folder, name)?.ours())
 }
 
+/// The same, or one that the caller knows: some file systems do not say that what we made is ours.
+pub(super) fn open_known(
+    folder: &OwnedFd,
+    name: &[u8],
+    is_known: impl FnOnce(&File) -> bool,
+) -> io::Result<Option<File>> {
+    Ok(match look(folder, name)? {
+        There::Ours(file) => Some(file),
+        There::Foreign(file) => file.filter(is_known),
+        There::Unsure(_) | There::Nothing => None,
+    })
+}
+
 /// The same of a file of pieces. It may have been about to get its name, and have its permissions already: if nobody else can write
 /// to it, it is ours alone again.
 pub(super) fn open_pieces(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {

@@ -200,7 +200,7 @@ impl Logs {
         let part = target.part(entry, || target.reopen_part(entry)).ok();
         // Others may go on noting things; the marker speaks of what was noted before.
         let synced = part.as_ref().map_or(Ok(()), |part| part.sync_data());
-        if let Err(error) = synced.and_then(|()| target.ask_closed(entry)) {
+        if let Err(error) = synced.and_then(|()| target.parts.ask_closed(entry)) {
             lock(&self.logs).remove(&entry);
             lock(log).file = None;
             // It is still ours, whether anybody else has need of it or not. A folder that is gone has taken it along.

@@ -118,6 +118,7 @@ mod names;
 mod outlet;
 mod part;
 mod part_sink;
+mod parts;
 mod pieces;
 mod plan;
 mod prepare;

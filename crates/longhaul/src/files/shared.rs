@@ -355,7 +355,7 @@ impl Shared {
 
     /// What stays of a file that failed: its part file and journal, to go on from, if all of it is on its way to the disk.
     fn clear_away(&self, entry: EntryIndex) {
-        match self.target.close_part(entry) {
+        match self.target.parts.close(entry) {
             Ok(()) => self.logs.flush_failed(entry),
             Err(_) => self.logs.give_up(&self.target, entry),
         }

@@ -306,7 +306,7 @@ impl FileSink {
             let _ = writer.join();
         }
         let Some(stop) = self.keeper.take() else { return };
-        for entry in self.shared.target.spoiled() {
+        for entry in self.shared.target.parts.spoiled() {
             self.shared.logs.give_up(&self.shared.target, entry);
         }
         // Nobody waits for the keeper, which may be waiting for the disk: it has nothing more to say.

@@ -12,6 +12,7 @@ use super::keeping::{Keeping, NODES, Notes};
 use super::lease::{self, Lease};
 use super::names::{is_journal, is_new, journal_name, new_name, part_name, piece_journal_name, pieces_name};
 use super::part::Part;
+use super::parts::Parts;
 use super::pieces::{Assembled, Pieces};
 use super::removal::remove_tree;
 use super::scan::{mtime, open_to_read};
@@ -75,10 +76,7 @@ pub(super) struct Target {
     folders: Mutex<Folders>,
     /// Folders in which part files without a journal were looked for.
     swept: Mutex<HashSet<Vec<u8>>>,
-    /// Part files used lately, the last one first.
-    parts: Mutex<Vec<(EntryIndex, Arc<Part>)>>,
-    /// Part files that were closed, and what had been told of their data by then.
-    lost: Mutex<HashMap<EntryIndex, i32>>,
+    pub parts: Parts,
     pub disk: Disk,
     twins: Twins,
     /// Files all of whose pieces are here, until they are in place: the names of the pieces' journals.
@@ -103,8 +101,7 @@ impl Target {
             disk: place.top.as_deref().map(Disk::of).unwrap_or_default(),
             place,
             swept: Mutex::default(),
-            parts: Mutex::default(),
-            lost: Mutex::default(),
+            parts: Parts::default(),
             twins: Twins::default(),
             assembled: Mutex::default(),
         }
@@ -176,52 +173,7 @@ impl Target {
         entry: EntryIndex,
         open: impl FnOnce() -> io::Result<File>,
     ) -> io::Result<Arc<Part>> {
-        let mut parts = lock(&self.parts);
-        if let Some(at) = parts.iter().position(|(known, _)| *known == entry) {
-            parts[..=at].rotate_right(1);
-            return Ok(parts[0].1.clone());
-        }
-        // What the system has told once it would not tell of a file that is opened again.
-        self.lost(entry)?;
-        let part = Arc::new(Part::new(open()?, &self.entry(entry).kind));
-        let kept = parts.len().min(PARTS_OPEN_MAX - 1);
-        // Whoever needs one of them next is told what this tells.
-        parts.split_off(kept).iter().for_each(|(closed, part)| drop(self.close(*closed, part)));
-        parts.insert(0, (entry, part.clone()));
-        Ok(part)
-    }
-
-    /// An error if some of a part file's data is known to be lost from when it was closed. It stays so: the file may be there still.
-    pub(super) fn ask_closed(&self, entry: EntryIndex) -> io::Result<()> {
-        // Not while one is being closed.
-        let _parts = lock(&self.parts);
-        self.lost(entry)
-    }
-
-    fn lost(&self, entry: EntryIndex) -> io::Result<()> {
-        let errno = lock(&self.lost).get(&entry).copied();
-        errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
-    }
-
-    /// Part files that are open and of whose data some got lost, as far as is known.
-    pub(super) fn spoiled(&self) -> Vec<EntryIndex> {
-        let parts = lock(&self.parts).clone();
-        let open = parts.into_iter().filter(|(_, part)| part.ask().is_err()).map(|(entry, _)| entry);
-        open.chain(lock(&self.lost).keys().copied()).collect()
-    }
-
-    /// Close a file's part file, if it is open: what went wrong on its way to the disk by now, which the system may have forgotten
-    /// when it is opened again.
-    pub(super) fn close_part(&self, entry: EntryIndex) -> io::Result<()> {
-        let mut parts = lock(&self.parts);
-        let at = parts.iter().position(|(known, _)| *known == entry);
-        at.map_or_else(|| self.lost(entry), |at| self.close(entry, &parts.remove(at).1))
-    }
-
-    fn close(&self, entry: EntryIndex, part: &Part) -> io::Result<()> {
-        part.ask().inspect_err(|error| {
-            lock(&self.lost).insert(entry, error.raw_os_error().unwrap_or(libc::EIO));
-        })
+        self.parts.get(entry, || Ok(Part::new(open()?, &self.entry(entry).kind)))
     }
 
     /// It is a part of a planned copy.
@@ -318,7 +270,8 @@ impl Target {
     /// Open a part file that was made before.
     pub(super) fn reopen_part(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
-        let part = lease::open_ours(&folder, &self.part_name(entry, name))?;
+        let part =
+            lease::open_known(&folder, &self.part_name(entry, name), |file| self.parts.is(entry, file))?;
         let file = part.ok_or(Errno::NOENT)?;
         self.announce_time(entry, &file);
         Ok(file)
@@ -663,6 +616,3 @@ pub(super) fn remove_file(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Part files kept open: large files of which packets are missing may be many, and handles are few.
-const PARTS_OPEN_MAX: usize = 64;

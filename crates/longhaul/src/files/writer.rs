@@ -237,7 +237,7 @@ impl Writer {
     /// The part file of a file, begun if there is none: its journal first.
     pub(super) fn part(&self, entry: EntryIndex) -> io::Result<Arc<Part>> {
         let (shared, target) = (&self.shared, &self.shared.target);
-        target.ask_closed(entry).inspect_err(|_| shared.logs.give_up(target, entry))?;
+        target.parts.ask_closed(entry).inspect_err(|_| shared.logs.give_up(target, entry))?;
         target.part(entry, || {
             if !shared.step(entry, &[Status::Waiting], Status::Started) {
                 return target.reopen_part(entry);

@@ -11,8 +11,8 @@ use longhaul_proto::session::message::{FileOptions, Fsync};
 use longhaul_proto::session::reason::{Cause, Reason};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::FileExt;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -218,10 +218,29 @@ fn a_file_of_which_some_got_lost_is_not_opened_again_and_put_in_place() {
     part.write(0, &random_bytes(3 * MIB, 1)).unwrap();
     disk.lose(MIB);
     assert!(part.sync_data().is_err(), "the system says it once");
-    assert!(target.close_part(0).is_err(), "nor is it all on its way to the disk");
-    assert!(target.close_part(0).is_err(), "whoever fails it next keeps nothing of it either");
+    assert!(target.parts.close(0).is_err(), "nor is it all on its way to the disk");
+    assert!(target.parts.close(0).is_err(), "whoever fails it next keeps nothing of it either");
     assert!(target.part(0, || target.reopen_part(0)).is_err());
-    assert!(target.ask_closed(0).is_err() && target.ask_closed(0).is_err(), "however often it is asked for");
+    assert!(
+        target.parts.ask_closed(0).is_err() && target.parts.ask_closed(0).is_err(),
+        "however often it is asked for"
+    );
+}
+
+/// As some network file systems have it, where no file is its maker's.
+#[test]
+fn a_part_file_that_seems_to_be_anothers_is_opened_again_by_who_made_it() {
+    let dest = folder();
+    let target = target_of(1, dest.path());
+    let part = target.part(0, || target.create_part(0)).unwrap();
+    part.file.set_permissions(Permissions::from_mode(0o644)).unwrap();
+    assert!(target.reopen_part(0).is_err(), "it was not closed");
+    target.parts.close(0).unwrap();
+    assert!(target.reopen_part(0).is_ok());
+    let path = fs::read_dir(dest.path()).unwrap().next().unwrap().unwrap().path();
+    fs::rename(&path, dest.path().join("moved")).unwrap();
+    fs::write(&path, b"another").unwrap();
+    assert!(target.reopen_part(0).is_err(), "it is another one");
 }
 
 /// A marker in the journal must not speak of what one thread knows to be lost while another only asks for its own part.
