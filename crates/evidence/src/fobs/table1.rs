@@ -11,7 +11,7 @@ use crate::experiment::{Backend, Experiment};
 use crate::lab::bench::Bench;
 use crate::lab::figures::median;
 use crate::lab::striped::{Amount, Striped};
-use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plot, Statement, Table, Unit, Verdict};
 use crate::sim::Options;
 use longhaul_lab::{Lab, Scenario, Side, TcpSettings};
 
@@ -38,9 +38,9 @@ const ORDER: Claim =
     Claim::paper("FOBS §5.1, Table 1", "the three rows come in this order, each well below the one before");
 const RATIO: Claim = Claim::paper(
     "FOBS §5, §5.1",
-    "on the long haul FOBS gets 1.8 times what TCP with large windows gets, or more",
+    "on the long haul FOBS gets 1.8 times what TCP with large windows gets where that is 51 % (1.75 times at least)",
 );
-const DEFAULT_TOO: Claim = Claim::ours("and longhaul's default gets 1.8 times as much, or more");
+const DEFAULT_TOO: Claim = Claim::ours("and longhaul's default gets as much more");
 
 /// The long haul with so much contention.
 struct Shared {
@@ -220,6 +220,15 @@ impl Rows {
         self.shared.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))
     }
 
+    /// The two between which TCP has the paper's half, and how far from the first to the second.
+    fn around_paper(&self) -> Option<(&Shared, &Shared, f64)> {
+        self.shared.windows(2).find_map(|pair| {
+            let (before, after) = (pair[0].tcp?, pair[1].tcp?);
+            let is_between = before >= PAPER_LONG_LARGE && PAPER_LONG_LARGE > after;
+            is_between.then(|| (&pair[0], &pair[1], (before - PAPER_LONG_LARGE) / (before - after)))
+        })
+    }
+
     fn table(&self) -> Table {
         let nearest = self.nearest();
         let connections = [
@@ -266,24 +275,40 @@ impl Rows {
             .windows(2)
             .all(|pair| matches!(pair, [Some(above), Some(below)] if *below <= WELL_BELOW * above));
         let ratio = |claim: Claim, name: &str, of: fn(&Shared) -> Option<Share>| {
-            let Some(shared) = nearest else { return claim.leave_open("nothing was measured") };
-            let Some(share) = of(shared) else { return claim.leave_open(NO_DEFAULT) };
-            if !shared.is_session_known {
+            let Some(nearest) = nearest else { return claim.leave_open("nothing was measured") };
+            if of(nearest).is_none() {
+                return claim.leave_open(NO_DEFAULT);
+            }
+            if !self.shared.iter().all(|shared| shared.is_session_known) {
                 return claim
                     .leave_open("no copy of next to nothing was done, by which the data alone is told");
             }
-            let ratio = shared.ratio(share);
-            let whole =
-                share.whole.map(|whole| format!(" (with handshake and check {})", percent(Some(whole))));
-            let figures = format!(
-                "{name} {}{}, TCP {} with {}, where TCP is nearest to the paper's 51 %: {} times",
-                percent(share.data),
-                whole.unwrap_or_default(),
-                percent(shared.tcp),
-                self.contention.text(shared.contention),
-                ratio.map_or("no".into(), |ratio| format!("{ratio:.2}"))
-            );
-            claim.judge(ratio.is_some_and(|ratio| ratio >= RATIO_MIN), figures)
+            let data = |shared: &Shared| of(shared).and_then(|share| share.data);
+            let figures = |data: Option<f64>, tcp: f64, at: String| {
+                let times = data.map_or("no".into(), |data| format!("{:.2}", data / tcp));
+                format!("{name} {}, TCP {} {at}: {times} times", percent(data), percent(Some(tcp)))
+            };
+            if let Some((before, after, part)) = self.around_paper() {
+                let between = data(before).zip(data(after)).map(|(a, b)| a + (b - a) * part);
+                let [from, to] = [before, after].map(|shared| self.contention.text(shared.contention));
+                let at = format!("between {from} and {to}");
+                let holds = between.is_some_and(|data| data >= RATIO_MIN * PAPER_LONG_LARGE);
+                return claim.judge(holds, figures(between, PAPER_LONG_LARGE, at));
+            }
+            let tcp = nearest.tcp.unwrap_or_default();
+            let figures =
+                figures(data(nearest), tcp, format!("with {}", self.contention.text(nearest.contention)));
+            match tcp > LONG_LARGE_MOST || data(nearest).is_none() {
+                true => claim.judge(false, figures),
+                false => claim.leave_open(format!("{figures}; no more contention and no less was tried")),
+            }
+        };
+        let is_half = |shared: &Shared| within(shared.tcp, LONG_LARGE_LEAST, LONG_LARGE_MOST);
+        let long_large = LONG_LARGE.judge(self.shared.iter().any(is_half), by_contention.join(", "));
+        let long_large = match long_large.verdict {
+            // At some of those tried.
+            Verdict::Reproduced => Statement { verdict: Verdict::ReproducedWhere, ..long_large },
+            _ => long_large,
         };
         let why_ratio = "TCP came off better than the paper's here; the ratio is the paper's 1.8 only where it gets no more than \
              half";
@@ -291,8 +316,7 @@ impl Rows {
             SHORT_LARGE
                 .judge(within(self.short_large, 0.8, 0.95), percent(self.short_large))
                 .otherwise("a busy host: repeat it on a quiet one"),
-            LONG_LARGE
-                .judge(self.shared.iter().any(|shared| within(shared.tcp, 0.41, 0.61)), by_contention.join(", "))
+            long_large
                 .remark("how much contention there was the paper does not say; ours is chosen so that TCP suffers as much"),
             LONG_SMALL.judge(within(self.long_small, 0.07, 0.12), percent(self.long_small)),
             ORDER.judge(falls, in_order.map(percent).join(", ")),
@@ -321,14 +345,17 @@ const PAPER_SHORT_LARGE: f64 = 0.86;
 const PAPER_LONG_LARGE: f64 = 0.51;
 const PAPER_LONG_SMALL: f64 = 0.11;
 const PAPER_FOBS: f64 = 0.9;
-const RATIO_MIN: f64 = 1.8;
+/// The paper's 90 over 51 % are 1.76, which it calls 1.8.
+const RATIO_MIN: f64 = 1.75;
+/// What counts as its half.
+const LONG_LARGE_LEAST: f64 = 0.41;
+const LONG_LARGE_MOST: f64 = 0.61;
 /// The paper's rows are 0.59 and 0.22 of the one before.
 const WELL_BELOW: f64 = 0.8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Verdict;
 
     fn shared(loss: f64, tcp: f64, fobs: f64) -> Shared {
         let share = Share { data: Some(fobs / CARD_MBIT), whole: None };
@@ -341,7 +368,7 @@ mod tests {
 
     #[test]
     fn the_loss_at_which_tcp_is_nearest_to_the_papers_counts() {
-        let contended = vec![shared(0.0, 0.93, 90.0), shared(1e-4, 0.48, 89.0), shared(1e-3, 0.1, 88.0)];
+        let contended = vec![shared(0.0, 0.93, 91.0), shared(1e-4, 0.48, 90.0), shared(1e-3, 0.1, 88.0)];
         let rows = Rows {
             contention: Contention::Loss,
             short_large: Some(0.9),
@@ -350,8 +377,22 @@ mod tests {
         };
         assert_eq!(rows.nearest().map(|shared| shared.contention), Some(1e-4));
         let mut expected = vec![Verdict::Reproduced; 5];
+        expected[1] = Verdict::ReproducedWhere;
         expected.push(Verdict::Met);
         assert_eq!(verdicts(&rows), expected);
+    }
+
+    /// With 48 % for TCP 1.8 times were less than FOBS has beside 51 %.
+    #[test]
+    fn what_fobs_gets_is_compared_where_tcp_has_the_papers_half() {
+        let of = |shared: Vec<Shared>| {
+            let rows = Rows { contention: Contention::Loss, short_large: None, long_small: None, shared };
+            (verdicts(&rows)[4], rows.judge()[4].figures.clone())
+        };
+        let (verdict, figures) = of(vec![shared(0.0, 0.93, 90.0), shared(1e-4, 0.48, 87.0)]);
+        assert_eq!(verdict, Verdict::NotReproduced, "{figures}");
+        assert!(figures.contains("1.71 times"), "{figures}");
+        assert_eq!(of(vec![shared(1e-4, 0.48, 90.0)]).0, Verdict::Open);
     }
 
     #[test]

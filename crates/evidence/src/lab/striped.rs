@@ -316,13 +316,14 @@ fn send(stream: StripedStream, load: Load, started: &Receiver<()>) -> io::Result
     }
     let (began, over) = (Instant::now(), AtomicBool::new(false));
     let watched = stream.try_clone()?;
-    let (bytes, (course, last)) = thread::scope(|scope| {
+    let (bytes, seconds, (course, last)) = thread::scope(|scope| {
         let watch = scope.spawn(|| watch(&watched, began, &over));
         let sent = write(stream, &load);
+        // Whoever watches sleeps for a while yet.
+        let seconds = began.elapsed().as_secs_f64();
         over.store(true, Ordering::Relaxed);
-        (sent, watch.join().unwrap_or_default())
+        (sent, seconds, watch.join().unwrap_or_default())
     });
-    let seconds = began.elapsed().as_secs_f64();
     let tried = last.map_or(vec![], |stats| stats.lanes_tried);
     let tried_mbps = tried.into_iter().map(|(lanes, rate)| (lanes, rate * 8e-6)).collect();
     Ok(Sent { bytes: bytes?, seconds, course, tried_mbps })

@@ -1,7 +1,7 @@
 //! What the figures say of the claims. A claim on a variant that is not there stays open.
 
 use super::{Cell, Contender, FAIRNESS, FULL, Grid, LOSS, UTILISATION, VARIANTS, mean};
-use crate::report::{Claim, Statement};
+use crate::report::{Claim, Finding, Statement};
 use longhaul_sim::metrics::Summary;
 
 impl Grid {
@@ -52,7 +52,7 @@ pub(super) fn utilisation(grid: &Grid) -> Vec<Statement> {
     vec![
         judge_of_all(
             alike,
-            grid.is_whole().then_some(spread <= 0.05),
+            grid.is_whole().then_some(Finding::plain(spread <= 0.05)),
             format!("{:.1} points apart at most", spread * 100.0),
         )
         .otherwise(FIRST_SLOW_START),
@@ -92,7 +92,8 @@ pub(super) fn loss(grid: &Grid) -> Vec<Statement> {
     let ordered = all_of(&by_variant, ["cubic", "newreno", "htcp", "hstcp", "scalable"]).map(
         |[cubic, newreno, htcp, hstcp, scalable]| {
             let best = cubic.max(newreno);
-            [htcp, hstcp].iter().all(|&middle| best <= middle && middle <= scalable)
+            let pairs = [htcp, hstcp].into_iter().flat_map(|middle| [(best, middle), (middle, scalable)]);
+            in_order(pairs, LOSS_GAP)
         },
     );
     let beside = grid.adaptive().zip(grid.row("cubic"));
@@ -132,7 +133,7 @@ pub(super) fn fairness(grid: &Grid) -> Vec<Statement> {
     let index = |index: f64| format!("{index:.3}");
     let by_variant = grid.by_variant(of);
     let ordered = all_of(&by_variant, ["cubic", "scalable", "htcp", "hstcp", "newreno"])
-        .map(|indices| indices.is_sorted_by(|fairer, less| fairer >= less));
+        .map(|indices| in_order(indices.windows(2).map(|pair| (pair[1], pair[0])), JAIN_GAP));
     let row_mean = |cells: &Vec<Cell>| mean(cells.iter().map(of));
     let beside = grid.adaptive().map(row_mean).zip(grid.row("cubic").map(row_mean));
     vec![
@@ -143,7 +144,7 @@ pub(super) fn fairness(grid: &Grid) -> Vec<Statement> {
             let figures = format!(
                 "{spread:.2} apart up to 10 flows; mean {few:.3} up to 10 flows, {many:.3} beyond"
             );
-            let holds = grid.is_whole().then_some(spread <= 0.05 && many <= few);
+            let holds = grid.is_whole().then_some(Finding::plain(spread <= 0.05 && many <= few));
             judge_of_all(alike, holds, figures).otherwise(
                 "Scalable's multiplicative increase keeps whatever shares its flows begin with; how soon the others \
                  converge depends on the duration, which the paper does not give",
@@ -165,11 +166,21 @@ pub(super) fn fairness(grid: &Grid) -> Vec<Statement> {
 }
 
 /// A claim on all variants, if they are there.
-fn judge_of_all(claim: &Claim, holds: Option<bool>, figures: String) -> Statement {
-    match holds {
-        Some(holds) => claim.judge(holds, figures),
+fn judge_of_all(claim: &Claim, found: Option<Finding>, figures: String) -> Statement {
+    match found {
+        Some(found) => claim.judge_finding(found, figures),
         None => claim.leave_open(format!("not all variants are there (see the method): {figures}")),
     }
+}
+
+/// Whether of each pair the second is more. What is nearer than so much is a tie.
+fn in_order(pairs: impl IntoIterator<Item = (f64, f64)>, gap: f64) -> Finding {
+    let of = |(less, more): (f64, f64)| match more - less {
+        apart if apart >= gap => Finding::Holds,
+        apart if apart <= -gap => Finding::Fails,
+        _ => Finding::Tie,
+    };
+    Finding::everywhere(pairs.into_iter().map(of))
 }
 
 /// The figures of these variants, if all are there.
@@ -207,6 +218,11 @@ const FIRST_SLOW_START: &str = "a lone flow's first slow start overshoots by as 
 /// Almost full.
 const NEARLY: f64 = 0.95;
 const TOO_FEW: &str = "this run has too few numbers of flows or variants";
+
+/// Losses that are nearer to each other than a tenth of a per cent are alike.
+const LOSS_GAP: f64 = 0.001;
+/// And so are Jain's indices within a hundredth.
+const JAIN_GAP: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {

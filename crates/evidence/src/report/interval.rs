@@ -82,6 +82,11 @@ impl Finding {
         }
     }
 
+    /// What is so or not.
+    pub fn plain(holds: bool) -> Finding {
+        if holds { Finding::Holds } else { Finding::Fails }
+    }
+
     /// Of a claim that something is so everywhere.
     pub fn everywhere(findings: impl IntoIterator<Item = Finding>) -> Finding {
         findings.into_iter().fold(Finding::Holds, |all, one| match (all, one) {

@@ -23,9 +23,33 @@ impl Plane {
     }
 
     /// What an experiment hands to its report: these, and the table of where they hold before its own.
-    pub fn findings(&self, method: Vec<String>, tables: impl IntoIterator<Item = Table>) -> Findings {
+    pub fn findings(&self, mut method: Vec<String>, tables: impl IntoIterator<Item = Table>) -> Findings {
+        method.extend(self.together());
         let tables = iter::once(self.table("conditions")).chain(tables).collect();
         Findings { method, tables, statements: self.statements() }
+    }
+
+    /// Where all of the paper's claims hold, which were measured in one place.
+    fn together(&self) -> Option<String> {
+        let papers = |statements: &[Statement]| statements.iter().filter(|one| one.paper.is_some()).count();
+        let claims = self.conditions.first().map_or(0, |(_, statements)| papers(statements));
+        if claims < 2 || self.conditions.len() < 2 {
+            return None;
+        }
+        let all_hold = |(_, statements): &&(String, Vec<Statement>)| {
+            statements.iter().filter(|one| one.paper.is_some()).all(|one| one.verdict.holds())
+        };
+        let names: Vec<&str> =
+            self.conditions.iter().filter(all_hold).map(|(condition, _)| condition.as_str()).collect();
+        let of = self.conditions.len();
+        Some(match names.is_empty() {
+            true => format!("Under none of the {of} conditions do all of the paper's claims hold together."),
+            false => format!(
+                "All of the paper's claims hold together under: {} ({} of {of}).",
+                names.join("; "),
+                names.len()
+            ),
+        })
     }
 
     fn statement(&self, claim: usize) -> Statement {
@@ -38,10 +62,19 @@ impl Plane {
             all.filter(|(_, statement)| wanted(statement.verdict)).collect()
         };
         let (holds, fails) = (of(Verdict::holds), of(|verdict| verdict == Verdict::NotReproduced));
-        match (&holds[..], &fails[..]) {
+        let opens = of(|verdict| verdict == Verdict::Open);
+        // Where nothing can be said it does not hold either.
+        let elsewhere: Vec<_> = fails.iter().chain(&opens).copied().collect();
+        match (&holds[..], &elsewhere[..]) {
             ([], []) => first.clone(),
+            ([], _) if fails.is_empty() => first.clone(),
             ([], [(_, failed), ..]) => Statement {
-                figures: format!("nowhere we looked ({} conditions); {}", fails.len(), failed.figures),
+                figures: format!(
+                    "nowhere we looked ({} conditions{}); {}",
+                    elsewhere.len(),
+                    if opens.is_empty() { String::new() } else { format!(", {} of them open", opens.len()) },
+                    failed.figures
+                ),
                 ..(*failed).clone()
             },
             ([(_, held), ..], []) => (*held).clone(),
@@ -111,7 +144,8 @@ mod tests {
         assert_eq!(verdicts(&[Some(false), Some(true)]), [ReproducedWhere, Met]);
         assert_eq!(verdicts(&[Some(false), Some(false)]), [NotReproduced, Met]);
         assert_eq!(verdicts(&[None, None]), [Open, Met]);
-        assert_eq!(verdicts(&[None, Some(true)]), [Reproduced, Met]);
+        assert_eq!(verdicts(&[None, Some(true)]), [ReproducedWhere, Met]);
+        assert_eq!(verdicts(&[None, Some(false)]), [NotReproduced, Met]);
         assert!(verdicts(&[]).is_empty());
     }
 
@@ -121,7 +155,23 @@ mod tests {
         assert_eq!(found[0].figures, "queue 1; queue 2; at queue 1: 1 %; but at queue 0: 0 %");
         assert_eq!(found[0].remark.as_deref(), Some("too slow"));
         let nowhere = plane(&[Some(false), None]).statements();
-        assert_eq!(nowhere[0].figures, "nowhere we looked (1 conditions); 0 %");
+        assert_eq!(nowhere[0].figures, "nowhere we looked (2 conditions, 1 of them open); 0 %");
+    }
+
+    #[test]
+    fn where_all_claims_of_a_paper_hold_together_is_said() {
+        let mut plane = Plane::default();
+        for (at, [one, other]) in [[true, false], [false, true], [true, true]].into_iter().enumerate() {
+            plane.push(format!("queue {at}"), vec![PAPER.judge(one, ""), PAPER.judge(other, "")]);
+        }
+        let told = plane.together().unwrap();
+        assert_eq!(told, "All of the paper's claims hold together under: queue 2 (1 of 3).");
+        plane.conditions.pop();
+        assert_eq!(plane.statements()[1].verdict, Verdict::ReproducedWhere);
+        assert_eq!(
+            plane.together().unwrap(),
+            "Under none of the 2 conditions do all of the paper's claims hold together."
+        );
     }
 
     #[test]

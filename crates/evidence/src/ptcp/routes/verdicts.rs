@@ -69,6 +69,18 @@ pub(super) fn of_routes(condition: &Condition, rows: &[Row]) -> Vec<Statement> {
     let cubic = tcps().find(|row| row.contender.name() == "cubic").map(|row| &row.contender);
     let beside: Vec<Pair<'_>> =
         ours.filter_map(|row| Some((row, of(cubic?, row.routes, row.count)?))).collect();
+    // As unlikely as one in ten thousand, of ten connections and more.
+    let used = |row: &Row| row.mean(|cell| cell.used);
+    let unspread = spread(10).find(|row| used(row) < SPREAD_MIN * row.expected());
+    let if_spread = |claim: &Claim, statement: Statement| match unspread {
+        Some(row) => claim.leave_open(format!(
+            "the hash put {} on {:.0} % of the routes, of {:.0} to be expected",
+            named(row),
+            used(row) * 100.0,
+            row.expected() * 100.0
+        )),
+        None => statement,
+    };
     let reached = |row: &Row| row.mean(|cell| cell.share / cell.reached);
     let jain = |row: &Row| row.mean(|cell| cell.jain);
     vec![
@@ -76,10 +88,10 @@ pub(super) fn of_routes(condition: &Condition, rows: &[Row]) -> Vec<Statement> {
             true => ONE_ROUTE.leave_open(TOO_FEW),
             false => ONE_ROUTE.judge(single.iter().all(on_one), by_routes(&single)),
         },
-        least_ratio(&MORE_USED, &many, share, MORE),
-        why(condition, least_ratio(&MORE_ROUTES, &over_one, got, MORE)),
+        if_spread(&MORE_USED, least_ratio(&MORE_USED, &many, share, MORE)),
+        if_spread(&MORE_ROUTES, why(condition, least_ratio(&MORE_ROUTES, &over_one, got, MORE))),
         least(&REACHED, tcps(), reached, 0.8),
-        least_even(&LESS_EVEN, &uneven, jain),
+        if_spread(&LESS_EVEN, least_even(&LESS_EVEN, &uneven, jain)),
         least_ratio(&DEFAULT, &beside, share, 1.0 - (MORE - 1.0)),
     ]
 }
@@ -225,6 +237,9 @@ const FEW: &str = "without SACK a connection repairs one segment a round trip, a
                    repair what their first slow starts lost; several on one route lose less";
 const NO_ROOM: &str = "where windows hold a connection to a tenth of a route, nine of them leave room on a single one, and further \
                        routes have nothing to give them";
+
+/// Routes that are used, of those that a fair hash uses in the mean.
+const SPREAD_MIN: f64 = 0.6;
 
 #[cfg(test)]
 mod tests {
