@@ -5,7 +5,7 @@ use clap::Args;
 
 /// Run a program whose TCP connections go to another host
 ///
-/// What COMMAND and all that it starts connect to, other than on this host, goes there as longhaul
+/// What COMMAND and all that it starts connect to, other than by loopback, goes there as longhaul
 /// forward has it go: sealed, over as many TCP connections as the path needs. The programs need not
 /// know. With --via HOST all of it goes to HOST, which connects to where they wanted; HOST is
 /// [user@]host, reached over your own ssh, or longhaul://host[:port] behind a longhaul serve

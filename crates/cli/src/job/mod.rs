@@ -39,19 +39,25 @@ fn submit(args: &SubmitArgs) -> Result<Exit, Failure> {
     // A plan may take long, and would be for nothing where Slurm is not or wants none of it.
     slurm::check(&scripts.parts(args.parts().unwrap_or(1)))?;
     // Where something could not be listed, the rest is copied, and the last step says so again.
-    let planned = planned::plan(&args.plan, args.parts())?;
+    let (exit, mut told) = planned::make(&args.plan, args.parts())?;
     let parts = Run::open(&run)?.plan.parts;
     fs::create_dir_all(run.join(LOGS)).map_err(|error| cannot("make a folder in RUN", &error))?;
     for (name, text) in [(PARTS_SCRIPT, scripts.parts(parts)), (FINISH_SCRIPT, scripts.finish())] {
         fs::write(run.join(name), text).map_err(|error| cannot("write a script into RUN", &error))?;
     }
-    submit_scripts(&run).map_err(|failure| {
+    let jobs = submit_scripts(&run).map_err(|failure| {
         Failure::Failed(format!(
             "{failure}; it is planned, and longhaul job resume {} submits it",
             run.display()
         ))
     })?;
-    Ok(planned)
+    if args.plan.flags.output.json.is_some() {
+        told["jobs"] = jobs.into();
+        output::json(&told, false);
+    } else {
+        output::result(&jobs.join(" "));
+    }
+    Ok(exit)
 }
 
 fn resume(run: &Path) -> Result<(), Failure> {
@@ -68,19 +74,20 @@ fn resume(run: &Path) -> Result<(), Failure> {
             run.display()
         )));
     }
-    submit_scripts(&run)
+    output::result(&submit_scripts(&run)?.join(" "));
+    Ok(())
 }
 
-fn submit_scripts(run: &Path) -> Result<(), Failure> {
+/// The jobs' numbers.
+fn submit_scripts(run: &Path) -> Result<Vec<String>, Failure> {
     let parts = slurm::submit(&run.join(PARTS_SCRIPT), None)?;
     let mut record = Record { parts, finish: None };
     // Known before anything else can fail: it can be cancelled.
     record.save(run)?;
     record.finish = Some(slurm::submit(&run.join(FINISH_SCRIPT), Some(&record.parts))?);
     record.save(run)?;
-    output::result(&record.jobs().join(" "));
     say(&format!("submitted; longhaul job status {} tells how far it is", run.display()));
-    Ok(())
+    Ok(record.jobs())
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

@@ -20,12 +20,22 @@ use clap::Parser;
 use longhaul::planned::{self, PlanOptions, Run};
 use longhaul::trace::Role;
 use longhaul::{Cause, CopyOptions, FileFailure, Location, Observer, Paths, PlanError, Reason, RequestError};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
 /// Plan a copy in so many parts, if their number is given, and say what came of it.
 pub fn plan(args: &PlanArgs, parts: Option<u32>) -> Result<Exit, Failure> {
+    let (exit, told) = make(args, parts)?;
+    if args.flags.output.json.is_some() {
+        output::json(&told, false);
+    }
+    Ok(exit)
+}
+
+/// The same, and what `--json` says of it.
+pub fn make(args: &PlanArgs, parts: Option<u32>) -> Result<(Exit, Value), Failure> {
     let how = &args.flags.output;
     if how.json == Some(JsonForm::Lines) {
         return Err(Failure::Usage("a plan is told in one object: give --json without =lines".into()));
@@ -39,8 +49,8 @@ pub fn plan(args: &PlanArgs, parts: Option<u32>) -> Result<Exit, Failure> {
     let sources = args.sources.iter().map(source).collect::<Result<Vec<_>, _>>()?;
     // What cannot be asked for is to be known before it is copied.
     let mut display = ();
-    destinations(args)?;
     let options = cp::options(&args.flags, &mut display)?;
+    planned::check(&destinations(args)?, &options)?;
     let command = std::env::args_os().skip(1).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let command = command.map_err(|word| Failure::Usage(format!("{word:?}: a plan holds UTF-8 only")))?;
     let wanted = PlanOptions {
@@ -60,20 +70,15 @@ pub fn plan(args: &PlanArgs, parts: Option<u32>) -> Result<Exit, Failure> {
     if failed > 0 {
         output::error(&format!("{failed} could not be listed; finish fails for want of them"));
     }
-    if how.json.is_some() {
-        output::json(
-            &serde_json::json!({
-                "id": plan.id, "parts": plan.parts, "files": plan.files, "entries": plan.entries, "bytes": plan.bytes,
-                "failed": failed,
-            }),
-            false,
-        );
-    }
+    let told = json!({
+        "id": plan.id, "parts": plan.parts, "files": plan.files, "entries": plan.entries, "bytes": plan.bytes,
+        "failed": failed,
+    });
     if !how.quiet {
         let (files, bytes) = (files_text(plan.files), bytes_text(plan.bytes));
         say(&format!("{files}, {bytes} in {} parts: {}", plan.parts, args.run.display()));
     }
-    Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
+    Ok((if failed == 0 { Exit::Done } else { Exit::Failed }, told))
 }
 
 fn source(arg: &OsString) -> Result<PathBuf, Failure> {

@@ -4,12 +4,12 @@ use crate::common::lab::Over;
 use crate::common::relay::Relay;
 use crate::common::shim::Shim;
 use crate::common::tree::{assert_same_bytes, folder_in_memory, inside, names, write_noise};
-use crate::common::{Running, Server, error_of, wait_until};
+use crate::common::{Running, Server, error_of, longhaul, wait_until};
 use longhaul_lab::{Scenario, Side};
 use longhaul_testing::machine;
 use serde_json::Value;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -132,6 +132,24 @@ fn a_disk_that_stands_still_for_a_while_ends_no_copy() {
         Running::start(&mut copy).finish().expect_code(0);
         assert_same_bytes(there.path().join("file"), here.path().join(transport));
     }
+}
+
+/// What comes by the host in the middle waits before the one whose disk it is.
+#[test]
+fn a_disk_that_stands_still_behind_a_host_in_the_middle_ends_no_copy() {
+    let (here, there) = (folder_in_memory(), folder_in_memory());
+    let Some(shim) = Shim::compile(here.path()) else { return };
+    write_noise(there.path().join("file"), 90_000_000, 1);
+    let source = Server::start(there.path(), &["--allow-third-party"]);
+    let mut receiver = longhaul();
+    shim.stuck_writes(&mut receiver, 5);
+    let listen = ["--listen", "127.0.0.1:0", "--allow-third-party"];
+    let to = here.path().join("to");
+    fs::create_dir(&to).unwrap();
+    let dest = Server::start_with(receiver, &to, &listen);
+    let flags = ["--via=here", "--stall-timeout=2s"].map(String::from);
+    source.cp([source.url("file"), dest.url("file")].into_iter().chain(flags)).expect_code(0);
+    assert_same_bytes(there.path().join("file"), to.join("file"));
 }
 
 /// Nothing of a first part of empty files needs to be sent, so that nobody has found out.

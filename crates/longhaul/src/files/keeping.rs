@@ -121,9 +121,18 @@ impl Keeping {
         if uid.is_none() && gid.is_none() {
             return false;
         }
-        let changed = chownat(held, "", uid.map(Uid::from_raw), gid.map(Gid::from_raw), AtFlags::EMPTY_PATH);
-        if let Err(error) = changed {
-            self.notes.note(OWNER, &entry.path, &why(error));
+        let change = |uid: Option<u32>, gid: Option<u32>| {
+            chownat(held, "", uid.map(Uid::from_raw), gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)
+        };
+        if change(uid, gid).is_err() {
+            // The one may be allowed where the other is not.
+            for (kind, uid, gid) in [(OWNER, uid, None), (GROUP, None, gid)] {
+                if (uid.is_some() || gid.is_some())
+                    && let Err(error) = change(uid, gid)
+                {
+                    self.notes.note(kind, &entry.path, &why(error));
+                }
+            }
         }
         true
     }

@@ -392,6 +392,9 @@ impl Scanner<'_> {
         // The folders on the way down are copied too, without what else is in them.
         for (slash, _) in path.iter().enumerate().filter(|(_, b)| **b == b'/') {
             let ancestor = &path[..slash];
+            if self.options.exclude.leaves_out(ancestor, true) {
+                return Ok(());
+            }
             let stat = stat_folder(&folders.open(ancestor)?)?;
             match self.claim(ancestor, true) {
                 Claim::New => self.folder_entry(folders, ancestor, &stat),

@@ -22,3 +22,4 @@ mod step;
 pub use cut::Cut;
 pub use folder::{Chunk, Plan, PlanOptions, Run, plan};
 pub use state::{PartState, Stage, Status, Wish};
+pub use step::check;

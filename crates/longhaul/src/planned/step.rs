@@ -8,7 +8,7 @@ use crate::error::{Error, RequestError};
 use crate::files::{Lister, Scan};
 use crate::live::LiveControl;
 use crate::schedule::Schedule;
-use crate::transfer::client::{Offered, begun, check_push, push, split};
+use crate::transfer::client::{Offered, begun, check_later_push, check_push, push, split};
 use crate::transfer::start::{Listing, first_of};
 use longhaul_proto::session::message::{CopyId, Operation, PlanStep};
 use longhaul_proto::session::reason::Cause;
@@ -146,6 +146,15 @@ impl Run {
         }
         Ok(missing.into_iter().collect())
     }
+}
+
+/// Whether the parts of a plan can be copied there so.
+pub fn check(dests: &[Location], options: &CopyOptions) -> Result<(), Error> {
+    for dest in dests {
+        let (remote, _) = split(dest).map_err(|_| RequestError::BothLocal)?;
+        check_later_push(&remote, options)?;
+    }
+    Ok(())
 }
 
 /// List as `list` does, on a thread of its own.

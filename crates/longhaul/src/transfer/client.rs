@@ -225,10 +225,21 @@ pub fn check_push(remote: &Remote, options: &CopyOptions) -> Result<(), RequestE
     check_remote(remote, true, options)
 }
 
-fn check_remote(remote: &Remote, sends: bool, options: &CopyOptions) -> Result<(), RequestError> {
+/// Whether other hosts can be asked for such a push there. What only they have, such as a token, they may not have yet.
+pub fn check_later_push(remote: &Remote, options: &CopyOptions) -> Result<(), RequestError> {
+    check_options(options)?;
+    check_transport(remote, options)
+}
+
+fn check_transport(remote: &Remote, options: &CopyOptions) -> Result<(), RequestError> {
     if matches!(remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
         return Err(RequestError::NoSsh);
     }
+    Ok(())
+}
+
+fn check_remote(remote: &Remote, sends: bool, options: &CopyOptions) -> Result<(), RequestError> {
+    check_transport(remote, options)?;
     if let (true, Some(name)) = (sends, &options.congestion) {
         check_congestion(name).map_err(RequestError::Congestion)?;
     }

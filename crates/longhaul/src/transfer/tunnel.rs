@@ -2,6 +2,7 @@
 
 use crate::net::budget::Budget;
 use crate::net::control::{Control, Stream};
+use rustix::io::ioctl_fionread;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -37,9 +38,10 @@ impl Tunnel {
         Ok(Heard { end: self.end.try_clone()?, heard: self.heard.clone() })
     }
 
-    /// Whether anything has come since this was last asked: whoever says so much need not say that it is there.
+    /// Whether anything has come since this was last asked, or waits to be taken: whoever says so much need not say that it is
+    /// there.
     pub fn was_heard(&self) -> bool {
-        self.heard.swap(false, Ordering::Relaxed)
+        self.heard.swap(false, Ordering::Relaxed) || ioctl_fionread(&self.end).is_ok_and(|unread| unread > 0)
     }
 
     /// Nothing goes either way any more.

@@ -46,15 +46,18 @@ impl Connects {
         set_no_new_privs(true)?;
         let filter = filter();
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-        // SAFETY: `program` and what it points to live through the call, which writes to neither.
-        let descriptor = unsafe {
-            libc::syscall(
-                libc::SYS_seccomp,
-                libc::SECCOMP_SET_MODE_FILTER,
-                libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
-                &raw const program,
-            )
+        let install = |more: libc::c_ulong| {
+            let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | more;
+            // SAFETY: `program` and what it points to live through the call, which writes to neither.
+            unsafe {
+                libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
+            }
         };
+        // A signal, of a child's end or of a timer, then does not break a call off that is being answered. Linux 5.19 and later.
+        let mut descriptor = install(libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+        if descriptor < 0 {
+            descriptor = install(0);
+        }
         match i32::try_from(descriptor) {
             // SAFETY: the call has made it, and nothing else owns it.
             Ok(descriptor @ 0..) => Ok(Connects(unsafe { OwnedFd::from_raw_fd(descriptor) })),
