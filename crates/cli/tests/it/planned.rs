@@ -435,6 +435,12 @@ fn a_plan_that_is_none_is_told_in_one_line() {
     says(fleet.run(&["plan", "-o", "other", "nothing", &url]), 1, "nothing to copy: nothing: no such file");
     says(fleet.run(&["plan", "-o", "other", "--align=1000", "from/", &url]), 2, "multiples of 1 MiB");
     says(fleet.run(&["plan", "-o", "other", "--exclude=[", "from/", &url]), 2, "[");
+    says(
+        fleet.run(&["plan", "-o", "other", "--background", "--control=greedy", "from/", &url]),
+        2,
+        "--background",
+    );
+    says(fleet.run(&["plan", "-o", "other", "--transport=ssh", "from/", &url]), 2, "ssh");
     says(fleet.run(&["plan", "-o", "other", &url, "from"]), 2, "is on another host");
     says(fleet.run(&["plan", "-o", "other", "from", "to"]), 2, "is on this host");
     says(fleet.run(&["plan", "-o", "/dev/full/x", "from", &url]), 1, "/dev/full/x");

@@ -150,13 +150,17 @@ fn a_flight_sent_again_and_again_is_a_few_lines_in_the_log() {
 
 /// Have a client push a file to what it takes for this server, which its TCP connection does not reach in time.
 fn record_opening(server: &Server, source: &Path) -> Vec<Vec<u8>> {
-    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    // A port that is free for UDP too.
+    let both = || {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        let at = listener.local_addr().unwrap().as_socket().unwrap();
+        Some((listener, at, UdpSocket::bind(at).ok()?))
+    };
+    let (listener, at, socket) = std::iter::repeat_with(both).take(100).flatten().next().unwrap();
     // One connection waits to be accepted, and there is no room for another.
     listener.listen(0).unwrap();
-    let at = listener.local_addr().unwrap().as_socket().unwrap();
     let _full = TcpStream::connect(at).unwrap();
-    let socket = UdpSocket::bind(at).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let url = format!("longhaul://{at}/all/");
     let client = Running::start(&mut server.cp_command([source.as_os_str(), url.as_ref()]));

@@ -233,11 +233,11 @@ mod tests {
     fn as_the_paper(counts: &[u64]) -> Grid {
         let rows = VARIANTS.iter().map(|&name| {
             let (lost, fair) = match name {
-                "cubic" => (0.001, 0.04),
+                "cubic" => (0.001, 0.048),
                 "newreno" => (0.002, 0.0),
-                "htcp" => (0.003, 0.02),
-                "hstcp" => (0.004, 0.01),
-                _ => (0.006, 0.03),
+                "htcp" => (0.003, 0.024),
+                "hstcp" => (0.004, 0.012),
+                _ => (0.006, 0.036),
             };
             let cell = |&count: &u64| Cell {
                 utilisation: if count < 10 { 0.85 } else { 0.95 },

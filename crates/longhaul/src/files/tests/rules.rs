@@ -129,6 +129,8 @@ fn patterns_and_lists_choose_files() {
         paths(&scan_with(top.path(), &["a"], &only(&["b/y", "b", "."]))),
         ["", "b", "b/y", "b/z.o", "x"]
     );
+    let chosen = ScanOptions { exclude: Exclude::new(&["b/"]).unwrap(), ..only(&["b/y", "x"]) };
+    assert_eq!(paths(&scan_with(top.path(), &["a"], &chosen)), ["", "x"], "nothing below what is excluded");
     let bad = scan_with(top.path(), &["a"], &only(&["../f", "x", "none"]));
     assert_eq!((paths(&bad).len(), bad.errors.len()), (2, 2));
 }
