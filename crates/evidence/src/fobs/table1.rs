@@ -295,7 +295,7 @@ impl Rows {
                 let holds = between.is_some_and(|data| data >= RATIO_MIN * PAPER_LONG_LARGE);
                 return claim.judge(holds, figures(between, PAPER_LONG_LARGE, at));
             }
-            let tcp = nearest.tcp.unwrap_or_default();
+            let Some(tcp) = nearest.tcp else { return claim.leave_open("no copy over TCP was done") };
             let figures =
                 figures(data(nearest), tcp, format!("with {}", self.contention.text(nearest.contention)));
             match tcp > LONG_LARGE_MOST || data(nearest).is_none() {
