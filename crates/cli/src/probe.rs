@@ -4,10 +4,10 @@ use crate::args::ProbeArgs;
 use crate::failure::Failure;
 use crate::output::{self, Exit, seconds_text, share_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{find_token, host_of, words};
+use crate::values::host_of;
 use crate::why::limit_text;
-use crate::{log, signals};
-use longhaul::{CopyOptions, Paths, ProbeReport, Transport};
+use crate::{forward, log, signals};
+use longhaul::{CopyOptions, ProbeReport, Transport};
 
 /// Probe, tell, and say how it ended.
 pub fn run(args: &ProbeArgs) -> Exit {
@@ -52,23 +52,10 @@ pub fn failed_report(host: &str, error: &str) -> ProbeReport {
 }
 
 fn options(args: &ProbeArgs) -> Result<CopyOptions, Failure> {
-    let token = find_token(args.reach.token_file.as_deref()).map_err(Failure::Usage)?;
     if args.transport == Transport::Ssh {
         return Err(Failure::Usage("--transport ssh cannot be probed; use object or stripe".into()));
     }
-    if args.reach.over_paths != Paths::One {
-        return Err(Failure::Usage("--paths is for copies; probe one way after another with --bind".into()));
-    }
-    Ok(CopyOptions {
-        transport: args.transport,
-        bind: args.reach.bind.clone(),
-        rate: args.rate,
-        token: token.map(|token| token.secret),
-        ports: args.reach.ports.clone(),
-        ssh_command: words(args.reach.ssh.as_deref()),
-        deploy: !args.reach.no_deploy,
-        ..CopyOptions::default()
-    })
+    Ok(CopyOptions { transport: args.transport, rate: args.rate, ..forward::options(&args.reach)? })
 }
 
 /// What was found, a line each.

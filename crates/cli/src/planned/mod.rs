@@ -19,7 +19,7 @@ use crate::watch::TraceFile;
 use clap::Parser;
 use longhaul::planned::{self, PlanOptions, Run};
 use longhaul::trace::Role;
-use longhaul::{Cause, CopyOptions, FileFailure, Location, Observer, Paths, PlanError, Reason, RequestError};
+use longhaul::{Cause, CopyOptions, FileFailure, Location, Observer, Paths, PlanError, Reason};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf, absolute};
@@ -42,9 +42,6 @@ pub fn make(args: &PlanArgs, parts: Option<u32>) -> Result<(Exit, Value), Failur
     }
     if args.flags.dry_run {
         return Err(Failure::Usage("a plan changes nothing at the destination: leave out --dry-run".into()));
-    }
-    if args.flags.delete && args.flags.files_from.is_some() {
-        return Err(longhaul::Error::from(RequestError::DeleteWithList).into());
     }
     let sources = args.sources.iter().map(source).collect::<Result<Vec<_>, _>>()?;
     // What cannot be asked for is to be known before it is copied.

@@ -71,16 +71,17 @@ struct Run {
 
 impl Run {
     fn share(&self) -> f64 {
-        self.dropped.iter().sum::<u64>() as f64 / self.packets.iter().sum::<u64>().max(1) as f64
+        share_of(self.dropped.iter().sum(), self.packets.iter().sum())
     }
 
     /// Of each round.
     fn shares(&self) -> impl Iterator<Item = f64> {
-        self.dropped
-            .iter()
-            .zip(&self.packets)
-            .map(|(dropped, packets)| *dropped as f64 / (*packets).max(1) as f64)
+        self.dropped.iter().zip(&self.packets).map(|(dropped, packets)| share_of(*dropped, *packets))
     }
+}
+
+fn share_of(dropped: u64, packets: u64) -> f64 {
+    dropped as f64 / packets.max(1) as f64
 }
 
 fn table(runs: &[Run]) -> Table {

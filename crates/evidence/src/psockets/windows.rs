@@ -116,10 +116,10 @@ fn judge(rows: &[Row]) -> Vec<Statement> {
     };
     let lead = |row: &Row| row.iperf.map(|iperf| (row.eight / iperf, row.window_bytes));
     let leads: Vec<(f64, u64)> = rows.iter().filter_map(lead).collect();
-    let small = || rows.iter().filter(|row| row.window_bytes <= SMALL_BYTES).filter_map(lead);
-    let least = small().min_by(|a, b| a.0.total_cmp(&b.0));
+    let small = leads.iter().filter(|(_, bytes)| *bytes <= SMALL_BYTES);
+    let least = small.min_by(|a, b| a.0.total_cmp(&b.0));
     let ahead = match least {
-        Some((times, bytes)) => AHEAD
+        Some(&(times, bytes)) => AHEAD
             .judge(times * GOOD > 1.0, format!("{times:.1} times iperf3 at least, at {}", window_name(bytes)))
             .otherwise("a window below two segments waits for timers of the kernel's, of which eight sockets meet more"),
         None => AHEAD.leave_open(if iperf::is_installed() { "no such window was tried" } else { iperf::MISSING }),

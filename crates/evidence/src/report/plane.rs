@@ -31,13 +31,12 @@ impl Plane {
 
     /// Where all of the paper's claims hold, which were measured in one place.
     fn together(&self) -> Option<String> {
-        let papers = |statements: &[Statement]| statements.iter().filter(|one| one.paper.is_some()).count();
-        let claims = self.conditions.first().map_or(0, |(_, statements)| papers(statements));
+        let claims = self.conditions.first().map_or(0, |(_, statements)| of_papers(statements).count());
         if claims < 2 || self.conditions.len() < 2 {
             return None;
         }
         let all_hold = |(_, statements): &&(String, Vec<Statement>)| {
-            statements.iter().filter(|one| one.paper.is_some()).all(|one| one.verdict.holds())
+            of_papers(statements).all(|one| one.verdict.holds())
         };
         let names: Vec<&str> =
             self.conditions.iter().filter(all_hold).map(|(condition, _)| condition.as_str()).collect();
@@ -63,37 +62,34 @@ impl Plane {
         };
         let (holds, fails) = (of(Verdict::holds), of(|verdict| verdict == Verdict::NotReproduced));
         let opens = of(|verdict| verdict == Verdict::Open);
-        // Where nothing can be said it does not hold either.
-        let elsewhere: Vec<_> = fails.iter().chain(&opens).copied().collect();
-        match (&holds[..], &elsewhere[..]) {
-            ([], []) => first.clone(),
-            ([], _) if fails.is_empty() => first.clone(),
-            ([], [(_, failed), ..]) => Statement {
+        let Some((condition, held)) = holds.first() else {
+            let Some((_, failed)) = fails.first() else { return first.clone() };
+            let open =
+                if opens.is_empty() { String::new() } else { format!(", {} of them open", opens.len()) };
+            return Statement {
                 figures: format!(
-                    "nowhere we looked ({} conditions{}); {}",
-                    elsewhere.len(),
-                    if opens.is_empty() { String::new() } else { format!(", {} of them open", opens.len()) },
+                    "nowhere we looked ({} conditions{open}); {}",
+                    fails.len() + opens.len(),
                     failed.figures
                 ),
                 ..(*failed).clone()
-            },
-            ([(_, held), ..], []) => (*held).clone(),
-            ([(condition, held), ..], [(elsewhere, failed), ..]) => {
-                let named = holds.iter().take(NAMED).map(|(condition, _)| condition.as_str());
-                let more = holds.len().saturating_sub(NAMED);
-                let more = (more > 0).then(|| format!("{more} more of {}", self.conditions.len()));
-                let conditions: Vec<&str> = named.chain(more.as_deref()).collect();
-                Statement {
-                    figures: format!(
-                        "{}; at {condition}: {}; but at {elsewhere}: {}",
-                        conditions.join("; "),
-                        held.figures,
-                        failed.figures
-                    ),
-                    verdict: Verdict::ReproducedWhere,
-                    ..(*failed).clone()
-                }
-            }
+            };
+        };
+        // Where nothing can be said it does not hold either.
+        let Some((elsewhere, failed)) = fails.first().or(opens.first()) else { return (*held).clone() };
+        let named = holds.iter().take(NAMED).map(|(condition, _)| condition.as_str());
+        let more = holds.len().saturating_sub(NAMED);
+        let more = (more > 0).then(|| format!("{more} more of {}", self.conditions.len()));
+        let conditions: Vec<&str> = named.chain(more.as_deref()).collect();
+        Statement {
+            figures: format!(
+                "{}; at {condition}: {}; but at {elsewhere}: {}",
+                conditions.join("; "),
+                held.figures,
+                failed.figures
+            ),
+            verdict: Verdict::ReproducedWhere,
+            ..(*failed).clone()
         }
     }
 
@@ -110,6 +106,10 @@ impl Plane {
         });
         rows.table()
     }
+}
+
+fn of_papers(statements: &[Statement]) -> impl Iterator<Item = &Statement> {
+    statements.iter().filter(|one| one.paper.is_some())
 }
 
 /// Conditions under which a claim holds that are named in a sentence. All are in the table.

@@ -5,6 +5,7 @@ use super::calls::{FileExt, fchmod, openat, set_len, statat, unlinkat};
 use super::folders::list;
 use super::journal::{Header, PartToken};
 use super::names::{journal_of_part, part_name};
+use super::twins::{inode, inode_of};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat};
 use rustix::io::Errno;
 use std::fs::File;
@@ -320,9 +321,8 @@ fn is_our_file(stat: &Stat) -> bool {
 
 /// Whether an open file is what `name` names.
 pub(super) fn is_at(file: &File, folder: &OwnedFd, name: &[u8]) -> bool {
-    let here = fstat(file).map(|stat| (stat.st_dev, stat.st_ino));
-    let there = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| (stat.st_dev, stat.st_ino));
-    here.is_ok() && here.ok() == there.ok()
+    let here = inode_of(file);
+    here.is_ok() && here == inode(folder, name)
 }
 
 /// The name of the part file that goes with the journal that is there.

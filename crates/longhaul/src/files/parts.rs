@@ -1,8 +1,8 @@
 //! Part files that are open, a few at a time, and what is known of those that were closed.
 
 use super::part::Part;
+use super::twins::inode_of;
 use longhaul_proto::session::manifest::EntryIndex;
-use rustix::fs::fstat;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -18,8 +18,8 @@ pub(super) struct Parts {
 
 /// One that was closed.
 struct Closed {
-    /// Device and inode.
-    place: Option<(u64, u64)>,
+    /// With its device.
+    inode: Option<(u64, u64)>,
     /// What had been told of its data by then.
     errno: Option<i32>,
 }
@@ -78,19 +78,15 @@ impl Parts {
     fn note_closed(&self, entry: EntryIndex, part: &Part) -> io::Result<()> {
         let told = part.ask();
         let errno = told.as_ref().err().map(|error| error.raw_os_error().unwrap_or(libc::EIO));
-        lock(&self.closed).insert(entry, Closed { place: place_of(&part.file), errno });
+        lock(&self.closed).insert(entry, Closed { inode: inode_of(&part.file).ok(), errno });
         told
     }
 
     /// Whether this is the file that was closed.
     pub(super) fn is(&self, entry: EntryIndex, file: &File) -> bool {
-        let known = lock(&self.closed).get(&entry).and_then(|closed| closed.place);
-        known.is_some() && known == place_of(file)
+        let known = lock(&self.closed).get(&entry).and_then(|closed| closed.inode);
+        known.is_some() && known == inode_of(file).ok()
     }
-}
-
-fn place_of(file: &File) -> Option<(u64, u64)> {
-    fstat(file).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,7 +1,8 @@
 //! Removes trees, however deep they are.
 
 use super::calls::unlinkat;
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat};
+use super::twins::inode_of;
+use rustix::fs::{AtFlags, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,12 +29,12 @@ pub(super) fn remove_tree(folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
                 Err(Errno::NOENT) => continue,
                 opened => opened?,
             };
-            above.push(Above { identity: identity(&at)?, name, left });
+            above.push(Above { identity: inode_of(&at)?, name, left });
             left = clear(&inner)?;
             at = inner;
         } else if let Some(up) = above.pop() {
             at = open_inner(&at, b"..")?;
-            if identity(&at)? != up.identity {
+            if inode_of(&at)? != up.identity {
                 return Err(io::Error::other(
                     "it was moved while it was removed; run the same command again",
                 ));
@@ -81,10 +82,4 @@ fn remove_leaf(folder: &OwnedFd, name: &[u8]) -> io::Result<bool> {
 
 fn open_inner(folder: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     openat(folder, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// What tells a folder from all others.
-fn identity(folder: &OwnedFd) -> Result<(u64, u64), Errno> {
-    let stat = fstat(folder)?;
-    Ok((stat.st_dev, stat.st_ino))
 }

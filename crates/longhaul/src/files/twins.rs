@@ -5,11 +5,11 @@
 use super::calls::statat;
 use super::folders::{Folders, list, split};
 use longhaul_proto::session::manifest::{EntryIndex, Manifest};
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, fstat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Those of a manifest. They are looked for when the first entry meets its destination.
@@ -137,6 +137,11 @@ fn hash(path: &[u8]) -> u64 {
 /// What tells what a name leads to from all else.
 pub(super) fn inode(folder: &OwnedFd, name: &[u8]) -> Result<(u64, u64), Errno> {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+/// The same of what is open.
+pub(super) fn inode_of(file: impl AsFd) -> Result<(u64, u64), Errno> {
+    fstat(file).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 /// Whether `path` leads to what has the path `other`.

@@ -2,7 +2,7 @@
 
 use super::super::{Condition, Contender};
 use super::{Row, failing};
-use crate::report::{Claim, Statement};
+use crate::report::{Claim, Statement, Verdict};
 
 pub(super) const CLAIMS: [Claim; 9] =
     [ONE_ROUTE, MORE_USED, MORE_ROUTES, REACHED, LESS_EVEN, DEFAULT, GOES_ON, FOR_GOOD, NO_PAUSE];
@@ -72,13 +72,18 @@ pub(super) fn of_routes(condition: &Condition, rows: &[Row]) -> Vec<Statement> {
     // As unlikely as one in ten thousand, of ten connections and more.
     let used = |row: &Row| row.mean(|cell| cell.used);
     let unspread = spread(10).find(|row| used(row) < SPREAD_MIN * row.expected());
-    let if_spread = |claim: &Claim, statement: Statement| match unspread {
-        Some(row) => claim.leave_open(format!(
-            "the hash put {} on {:.0} % of the routes, of {:.0} to be expected",
-            named(row),
-            used(row) * 100.0,
-            row.expected() * 100.0
-        )),
+    let if_spread = |statement: Statement| match unspread {
+        Some(row) => Statement {
+            figures: format!(
+                "the hash put {} on {:.0} % of the routes, of {:.0} to be expected",
+                named(row),
+                used(row) * 100.0,
+                row.expected() * 100.0
+            ),
+            verdict: Verdict::Open,
+            remark: None,
+            ..statement
+        },
         None => statement,
     };
     let reached = |row: &Row| row.mean(|cell| cell.share / cell.reached);
@@ -88,10 +93,10 @@ pub(super) fn of_routes(condition: &Condition, rows: &[Row]) -> Vec<Statement> {
             true => ONE_ROUTE.leave_open(TOO_FEW),
             false => ONE_ROUTE.judge(single.iter().all(on_one), by_routes(&single)),
         },
-        if_spread(&MORE_USED, least_ratio(&MORE_USED, &many, share, MORE)),
-        if_spread(&MORE_ROUTES, why(condition, least_ratio(&MORE_ROUTES, &over_one, got, MORE))),
+        if_spread(least_ratio(&MORE_USED, &many, share, MORE)),
+        if_spread(why(condition, least_ratio(&MORE_ROUTES, &over_one, got, MORE))),
         least(&REACHED, tcps(), reached, 0.8),
-        if_spread(&LESS_EVEN, least_even(&LESS_EVEN, &uneven, jain)),
+        if_spread(least_even(&LESS_EVEN, &uneven, jain)),
         least_ratio(&DEFAULT, &beside, share, 1.0 - (MORE - 1.0)),
     ]
 }
