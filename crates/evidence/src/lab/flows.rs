@@ -8,8 +8,7 @@ pub(crate) fn check(flows: &Flows) -> Result<(), ExperimentError> {
     match flows.counters().flows_failed {
         0 => Ok(()),
         failed => {
-            let reason =
-                format!("{failed} failed; is there enough memory, and are there enough files (ulimit -n)?");
+            let reason = format!("{failed} failed: {}", flows.failure().unwrap_or_default());
             Err(ExperimentError::Program { program: "flows of TCP".into(), reason })
         }
     }

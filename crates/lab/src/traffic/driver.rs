@@ -46,7 +46,6 @@ pub(super) struct FlowDriver {
     zero: u64,
     tally: Arc<Tally>,
     block: Vec<u8>,
-    has_warned: bool,
 }
 
 /// What takes the flows in on one host.
@@ -84,7 +83,6 @@ impl FlowDriver {
             zero,
             tally,
             block: vec![0; BLOCK_BYTES],
-            has_warned: false,
         })
     }
 
@@ -117,12 +115,7 @@ impl FlowDriver {
                 count(&self.tally.begun);
                 match self.begin(index, &coming, now) {
                     Ok(()) => {}
-                    Err(reason) => {
-                        count(&self.tally.failed);
-                        if !std::mem::replace(&mut self.has_warned, true) {
-                            tracing::warn!(%reason, "a flow of the scenario's traffic could not begin");
-                        }
-                    }
+                    Err(reason) => self.tally.fail(&reason),
                 }
             }
         }
@@ -175,7 +168,8 @@ impl FlowDriver {
             match one.thread.join() {
                 Ok(Ok(())) if one.stop <= now => {}
                 Ok(Ok(())) => count(&self.tally.done),
-                Ok(Err(_)) | Err(_) => count(&self.tally.failed),
+                Ok(Err(error)) => self.tally.fail(&error),
+                Err(_) => self.tally.fail(&"its thread panicked"),
             }
         }
     }
@@ -219,7 +213,7 @@ impl FlowDriver {
             match flow.drive(now, &self.block) {
                 Progress::Goes => continue,
                 Progress::Done => count(&self.tally.done),
-                Progress::Broken => count(&self.tally.failed),
+                Progress::Broken(reason) => self.tally.fail(&reason),
             }
             self.flows.swap_remove(index);
         }

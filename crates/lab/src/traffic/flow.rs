@@ -33,7 +33,7 @@ pub(super) enum Progress {
     /// All is with the kernel.
     Done,
     /// The kernel gave it up.
-    Broken,
+    Broken(Errno),
 }
 
 impl Flow {
@@ -89,7 +89,7 @@ impl Flow {
                 match send(&self.socket, &block[..most], SendFlags::NOSIGNAL) {
                     Ok(sent) => self.left -= sent as u64,
                     Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN) => {}
-                    Err(_) => return Progress::Broken,
+                    Err(error) => return Progress::Broken(error),
                 }
             }
             Some(pacing) => {

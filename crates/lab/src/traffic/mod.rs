@@ -17,9 +17,10 @@ use longhaul_sim::traffic::Traffic;
 use plan::Carrier;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::write;
+use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -62,6 +63,11 @@ impl Flows {
         self.0.running.as_ref().map(|running| running.tally.received().clone()).unwrap_or_default()
     }
 
+    /// Why the first of those that failed did.
+    pub fn failure(&self) -> Option<String> {
+        self.0.running.as_ref().and_then(|running| running.tally.failure())
+    }
+
     /// What has become of them; no bytes.
     pub fn counters(&self) -> TrafficCounters {
         self.0.counters()
@@ -89,11 +95,25 @@ struct Running {
 pub(crate) struct Tally {
     pub(crate) begun: AtomicU64,
     pub(crate) done: AtomicU64,
-    pub(crate) failed: AtomicU64,
+    failed: AtomicU64,
+    first_failure: OnceLock<String>,
     received: Mutex<Vec<u64>>,
 }
 
 impl Tally {
+    /// A flow could not begin, or broke; the first of them says why.
+    pub(crate) fn fail(&self, reason: &dyn Display) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.first_failure.get_or_init(|| {
+            tracing::warn!(%reason, "a flow of the scenario's traffic failed");
+            reason.to_string()
+        });
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.first_failure.get().cloned()
+    }
+
     /// Bytes that each TCP connection has brought, in the order in which they came.
     pub(crate) fn received(&self) -> MutexGuard<'_, Vec<u64>> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
@@ -154,5 +174,20 @@ impl TrafficGenerator {
 impl Drop for TrafficGenerator {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_fail_are_counted_and_the_first_says_why() {
+        let tally = Tally::default();
+        assert_eq!(tally.failure(), None);
+        tally.fail(&"no port is free");
+        tally.fail(&"no descriptor is free");
+        assert_eq!(tally.failed.load(Ordering::Relaxed), 2);
+        assert_eq!(tally.failure().as_deref(), Some("no port is free"));
     }
 }
