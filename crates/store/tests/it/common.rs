@@ -109,6 +109,9 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("what the store was asked:\n{}", fs::read_to_string(self.log()).unwrap_or_default());
+        }
     }
 }
 
