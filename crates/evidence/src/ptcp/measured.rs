@@ -210,7 +210,8 @@ impl PtcpRun<'_> {
     }
 }
 
-/// Paths of 10 Mb/s at a time: 14 000 packets a second altogether, half of what two processors carry.
+/// Paths of 10 Mb/s at a time: 14 000 packets a second altogether. On two processors, beside another experiment, none of 728 runs
+/// came late.
 const AT_A_TIME: usize = 16;
 /// Our own control takes an emulator that comes late for a queue.
 const OURS_AT_A_TIME: usize = 4;

@@ -103,11 +103,12 @@ pub(crate) struct Tally {
 impl Tally {
     /// A flow could not begin, or broke; the first of them says why.
     pub(crate) fn fail(&self, reason: &dyn Display) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
         self.first_failure.get_or_init(|| {
             tracing::warn!(%reason, "a flow of the scenario's traffic failed");
             reason.to_string()
         });
+        // After the reason: who sees that one failed is to find it.
+        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     fn failure(&self) -> Option<String> {
