@@ -110,6 +110,7 @@ impl FlowDriver {
     }
 
     fn begin_flows(&mut self, now: u64) {
+        self.zero = without_standstill(self.zero, self.next_arrival(), now);
         for index in 0..self.arrivals.len() {
             while let Some(coming) = self.arrivals[index].next_if(|coming| self.zero + coming.at.0 <= now) {
                 count(&self.tally.begun);
@@ -174,12 +175,16 @@ impl FlowDriver {
         }
     }
 
-    fn next_moment(&mut self) -> u64 {
+    fn next_arrival(&mut self) -> Option<u64> {
         let zero = self.zero;
         let arrivals = self.arrivals.iter_mut().filter_map(|arrivals| arrivals.peek());
-        let arrivals = arrivals.map(|coming| zero.saturating_add(coming.at.0));
+        arrivals.map(|coming| zero.saturating_add(coming.at.0)).min()
+    }
+
+    fn next_moment(&mut self) -> u64 {
         let looks = (!self.apart.is_empty()).then(|| clock().0 + LOOK_EVERY_NS);
-        arrivals.chain(self.flows.iter().map(Flow::next)).chain(looks).min().unwrap_or(u64::MAX)
+        let arrival = self.next_arrival();
+        self.flows.iter().map(Flow::next).chain(looks).chain(arrival).min().unwrap_or(u64::MAX)
     }
 
     /// Wait until that moment or until a socket is ready: which are, in the order listeners, receivers, flows. `None` at
@@ -279,6 +284,13 @@ impl Receivers {
     }
 }
 
+/// When the traffic's time began, later by as long as the host stood still: flows that were to begin meanwhile would
+/// otherwise begin all at once.
+fn without_standstill(zero: u64, next_arrival: Option<u64>, now: u64) -> u64 {
+    let late = next_arrival.map_or(0, |arrival| now.saturating_sub(arrival));
+    if late > STANDSTILL_NS { zero.saturating_add(late) } else { zero }
+}
+
 fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
@@ -287,5 +299,27 @@ fn count(counter: &AtomicU64) {
 const FLOWS_MAX: usize = 1024;
 /// How soon those apart are seen to have ended.
 const LOOK_EVERY_NS: u64 = 50_000_000;
+/// A thread that waits for a processor is late by milliseconds; by this much are virtual machines that are paused.
+const STANDSTILL_NS: u64 = 1_000_000_000;
 const BLOCK_BYTES: usize = 256 * 1024;
 const NAP: Duration = Duration::from_micros(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_of_a_standstill_do_not_begin_all_at_once() {
+        let (zero, second) = (5_000_000_000, 1_000_000_000);
+        // Since the next flow was to begin, at 7 s.
+        let begun = |now| without_standstill(zero, Some(7 * second), now);
+        assert_eq!(begun(6 * second), zero);
+        assert_eq!(begun(8 * second), zero, "late by what a busy host may be");
+        assert_eq!(
+            begun(12 * second),
+            zero + 5 * second,
+            "it begins now, the one after it as long after it as ever"
+        );
+        assert_eq!(without_standstill(zero, None, 12 * second), zero, "nobody is to come any more");
+    }
+}

@@ -141,21 +141,22 @@ impl Job {
             Job::Alone { sending, losses: Losses { share, condition }, seed } => {
                 let Condition { burst, sack, queue_bdp } = condition;
                 let path = Scenario { loss: share, burst, seed, queue_bdp: Some(queue_bdp), ..path() };
-                outcome(&path, vec![sending.traffic(sack, None)], seconds)
+                outcome(&path, vec![sending.traffic(sack, None)], 0, seconds)
             }
             Job::Beside { sending, queue_bdp, seed } => {
                 let path = Scenario { seed, queue_bdp: Some(queue_bdp), ..path() };
                 let single = Sending::Parallel(1).traffic(true, None);
-                outcome(&path, vec![single, sending.traffic(true, None)], seconds)
+                // All have begun after a quarter.
+                outcome(&path, vec![single, sending.traffic(true, None)], seconds / 4, seconds)
             }
         }
     }
 }
 
-/// What the first traffic has of the path after its first quarter.
-fn outcome(path: &Scenario, traffic: Vec<Traffic>, seconds: u64) -> Outcome {
-    let until = Time::from_millis(seconds * 1000);
-    let measured = simulate(path, traffic, Time::from_millis(seconds * 250), until, None);
+/// What readers of the first traffic receive of the path from one moment until another.
+fn outcome(path: &Scenario, traffic: Vec<Traffic>, from_s: u64, until_s: u64) -> Outcome {
+    let [from, until] = [from_s, until_s].map(|at_s| Time::from_millis(at_s * 1000));
+    let measured = simulate(path, traffic, from, until, None);
     let mbps = measured.goodputs(0).iter().sum::<f64>() * 1e-6;
     let timeouts: u64 = measured.of(0).map(|flow| flow.stats.timeouts).sum();
     let timeouts = timeouts as f64;
@@ -285,9 +286,9 @@ fn method(seconds: u64, seeds: usize) -> Vec<String> {
              repair is compared. TCPs acknowledge as the paper's, without SACK."
         ),
         format!(
-            "Alone, and beside a single TCP, which begins first, with SACK: {bottleneck_mbit} Mb/s, windows that no receiver limits, \
-             queues of one bandwidth-delay product, a quarter and two, the last three quarters of {seconds} s, means of {seeds} \
-             seed(s). A share above 100 %: what had come before and waited for what was missing."
+            "Alone, all of {seconds} s, and beside a single TCP, which begins first, with SACK, their last three quarters: \
+             {bottleneck_mbit} Mb/s, windows that no receiver limits, queues of one bandwidth-delay product, a quarter and two, \
+             means of {seeds} seed(s)."
         ),
     ]
 }
