@@ -31,7 +31,8 @@ pub(super) const FIGURE_2: Experiment = Experiment::either(
     &[WASTE, DEFAULT_LESS],
     figure_2,
 )
-.of_shared_runs();
+.of_shared_runs()
+.differing(super::LATER_END);
 
 const NINETY: Claim = Claim::paper(
     "FOBS §5, Figure 1",

@@ -14,7 +14,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment::either(
     "Packets sent between two looks for an acknowledgement (§3.1.1)",
     &[TWO, OFTEN, FOLLOWING, WAITING],
     measure,
-);
+)
+.differing(super::LATER_END);
 
 const TWO: Claim =
     Claim::paper("FOBS §3.1.1", "two packets per batch perform best (nothing else gets 1 % more)");
