@@ -132,7 +132,7 @@ fn responses(row: RowKind, path: &WidePath, count: u64) -> Vec<f64> {
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
-    let (of_paths, rounds, limit_s) = bench.pick(([380, 76], 3, 60), ([8, 2], 2, 15), ([1, 1], 1, 3));
+    let (of_paths, rounds, limit_s) = bench.pick(([380, 76], 10, 60), ([8, 2], 2, 15), ([1, 1], 1, 3));
     let rows = bench.pick(&RowKind::MEASURED[..], &RowKind::MEASURED[..], &RowKind::MEASURED[..3]);
     // What the paper compares for the second, everybody for the first.
     let rows = [rows, &RowKind::MEASURED[..3]];
