@@ -136,30 +136,23 @@ fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
     let rows = bench.pick(&RowKind::MEASURED[..], &RowKind::MEASURED[..], &RowKind::MEASURED[..3]);
     // What the paper compares for the second, everybody for the first.
     let rows = [rows, &RowKind::MEASURED[..3]];
-    let drawn: Vec<(Population, Vec<WidePath>)> = iter::zip(MEASURED, of_paths)
-        .map(|(population, count)| (population, evenly(paths(bench.options.seed, population), count)))
-        .collect();
-    let jobs: Vec<(&WidePath, &[RowKind])> = iter::zip(&drawn, rows)
-        .flat_map(|((_, paths), rows)| paths.iter().map(move |path| (path, rows)))
-        .collect();
-    bench.expect_runs(jobs.len());
+    bench.expect_runs(of_paths.iter().sum());
     let limits = Times::new(bench, limit_s);
-    let times =
-        side_by_side(bench, AT_A_TIME, &jobs, |&(path, rows), halt| over(path, rows, rounds, limits, halt))?;
-    let mut times = times.into_iter();
-    let mut found = iter::zip(&drawn, rows).map(|((population, paths), rows)| {
-        let times: Vec<Vec<Vec<f64>>> = times.by_ref().take(paths.len()).collect();
-        Drawn::of(*population, paths.clone(), rows, &times)
-    });
-    let first = found.next().expect("a population");
-    let others = found.collect();
+    let mut found = vec![];
+    for ((population, count), rows) in iter::zip(iter::zip(MEASURED, of_paths), rows) {
+        let paths = evenly(paths(bench.options.seed, population), count);
+        let times =
+            side_by_side(bench, AT_A_TIME, &paths, |path, halt| over(path, rows, rounds, limits, halt))?;
+        found.push(Drawn::of(population, paths, rows, &times));
+    }
+    let first = found.remove(0);
     let how = format!(
         "{} of them of the first population and {} of the second; on each {rounds} transfers of 250 KB by \
          everyone in turns, one after another, while the others' traffic goes on; given up after {limit_s} s, which then is \
          its time. {METHOD}",
         of_paths[0], of_paths[1]
     );
-    Ok(Raw { how, first, others })
+    Ok(Raw { how, first, others: found })
 }
 
 /// So many of them, evenly from all, so that every host is an end of some.

@@ -1,8 +1,8 @@
 //! Where the traffic's flows begin, go on and end: one thread, sockets that never block.
 
-use super::Tally;
 use super::flow::{Flow, Progress, open_receivers};
 use super::plan::{Carrier, Source};
+use super::{Tally, count};
 use crate::datagrams::Ends;
 use crate::error::LabError;
 use crate::host::{HostHandle, enter, join_namespace};
@@ -289,10 +289,6 @@ impl Receivers {
 fn without_standstill(zero: u64, next_arrival: Option<u64>, now: u64) -> u64 {
     let late = next_arrival.map_or(0, |arrival| now.saturating_sub(arrival));
     if late > STANDSTILL_NS { zero.saturating_add(late) } else { zero }
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Two descriptors each: where a process may have fewer, some flows cannot begin, which is told.

@@ -108,7 +108,7 @@ impl Tally {
             reason.to_string()
         });
         // After the reason: who sees that one failed is to find it.
-        self.failed.fetch_add(1, Ordering::Relaxed);
+        count(&self.failed);
     }
 
     fn failure(&self) -> Option<String> {
@@ -176,6 +176,10 @@ impl Drop for TrafficGenerator {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 #[cfg(test)]

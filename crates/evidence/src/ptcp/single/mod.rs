@@ -136,26 +136,27 @@ struct Outcome {
 
 impl Job {
     fn run(&self, seconds: u64) -> Outcome {
+        let until = Time::from_millis(seconds * 1000);
         match *self {
             Job::OneLoss(sending) => one_loss(sending),
             Job::Alone { sending, losses: Losses { share, condition }, seed } => {
                 let Condition { burst, sack, queue_bdp } = condition;
                 let path = Scenario { loss: share, burst, seed, queue_bdp: Some(queue_bdp), ..path() };
-                outcome(&path, vec![sending.traffic(sack, None)], 0, seconds)
+                outcome(&path, vec![sending.traffic(sack, None)], Time::ZERO, until)
             }
             Job::Beside { sending, queue_bdp, seed } => {
                 let path = Scenario { seed, queue_bdp: Some(queue_bdp), ..path() };
                 let single = Sending::Parallel(1).traffic(true, None);
                 // All have begun after a quarter.
-                outcome(&path, vec![single, sending.traffic(true, None)], seconds / 4, seconds)
+                let from = Time::from_millis(seconds * 250);
+                outcome(&path, vec![single, sending.traffic(true, None)], from, until)
             }
         }
     }
 }
 
 /// What readers of the first traffic receive of the path from one moment until another.
-fn outcome(path: &Scenario, traffic: Vec<Traffic>, from_s: u64, until_s: u64) -> Outcome {
-    let [from, until] = [from_s, until_s].map(|at_s| Time::from_millis(at_s * 1000));
+fn outcome(path: &Scenario, traffic: Vec<Traffic>, from: Time, until: Time) -> Outcome {
     let measured = simulate(path, traffic, from, until, None);
     let mbps = measured.goodputs(0).iter().sum::<f64>() * 1e-6;
     let timeouts: u64 = measured.of(0).map(|flow| flow.stats.timeouts).sum();
