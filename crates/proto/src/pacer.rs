@@ -113,7 +113,7 @@ impl Default for Pacer {
 }
 
 /// A caller that comes late may make up for this many bursts, no more, lest a stalled process floods the path.
-const CATCH_UP: u32 = 4;
+pub(crate) const CATCH_UP: u32 = 4;
 
 /// What a user-space timer is late by now and then. More, and the train's datagrams would bunch.
 const TRAIN_CATCH_UP: Duration = Duration::from_micros(200);

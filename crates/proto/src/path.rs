@@ -279,7 +279,7 @@ const TRAIN_DATAGRAM_MAX: u16 = 1472;
 /// A train that came in slower than this share of its sending rate was stretched by the path.
 const STRETCHED: f64 = 0.8;
 /// Faster than this, timestamps tell nothing.
-const TRAIN_RATE_MAX: Rate = Rate(2_000_000_000);
+pub(crate) const TRAIN_RATE_MAX: Rate = Rate(2_000_000_000);
 /// Without any answer, probes of all sizes go out again after this long, some times; then after twice as long, …
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 const RETRIES_SOON: u32 = 4;

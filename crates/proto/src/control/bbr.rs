@@ -398,11 +398,11 @@ impl MaxRate {
 /// 2/ln 2: the least gain that lets the rate double each round.
 const STARTUP_GAIN: f64 = 2.885;
 /// Pacing gains of the eight phases, each about a round trip.
-const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+pub const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// Window in terms of what the path holds: acknowledgements may be late and bundled.
 const WINDOW_GAIN: f64 = 2.0;
-/// The window at first, and at least, in datagrams.
-const WINDOW_FIRST: u64 = 10;
+/// The window at first (RFC 6928 §2), and at least, in datagrams.
+pub const WINDOW_FIRST: u64 = 10;
 const WINDOW_MIN: u64 = 4;
 /// Bursts that the window makes room for, and datagrams in one at least.
 const BURSTS: u64 = 3;

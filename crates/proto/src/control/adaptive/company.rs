@@ -2,7 +2,7 @@
 
 use super::loss::RANDOM_MAX;
 use super::rivals::Compete;
-use super::{ALONE_SHARE, Adaptive, State};
+use super::{ALIKE, ALONE_SHARE, Adaptive, LITTLE, State, TICKS_PER_RTT};
 use crate::control::ControlConfig;
 use crate::control::bbr::RTT_AGE;
 use crate::units::{Time, nanos};
@@ -48,9 +48,10 @@ impl Adaptive {
         is_begun && self.has_company() && (is_unsure || self.delay.queue_ns > self.own_queue_ns())
     }
 
-    /// So few datagrams a round trip that they tell too little of the delay, while something waits.
+    /// So few datagrams a round trip that they do not fill its ticks, each of which needs two: they tell too little of the delay,
+    /// while something waits.
     pub(super) fn is_few(&self) -> bool {
-        self.packets_a_round() < PACKETS_MIN && !self.refresh.is_idle
+        self.packets_a_round() < f64::from(2 * TICKS_PER_RTT) && !self.refresh.is_idle
     }
 
     /// Hold our own, beginning at `bandwidth` bit/s.
@@ -99,7 +100,6 @@ impl Adaptive {
 const CROWD_SHARE: f64 = 0.25;
 /// Ticks stray by so much more at most than they do in the mean.
 const NOISE_FACTOR: f64 = 4.0;
-/// Fewer datagrams a round trip tell too little of the delay to go by it.
-const PACKETS_MIN: f64 = 6.0;
-/// Above this share lost, what seems random may be a crowd's doing.
-pub(super) const RANDOM_SHARED: f64 = 0.03;
+/// Above this share lost, what seems random may be a crowd's doing. A test sends a tenth less. If we have little of the link, all
+/// together then send less by only this share, which ends no larger loss.
+pub(super) const RANDOM_SHARED: f64 = ALIKE * LITTLE;

@@ -1,6 +1,9 @@
 //! How long packets wait in the bottleneck's queue.
 
-use super::{NOISE_NS, TIMER};
+use super::refresh::EVERY;
+use super::target::TARGET_MOST;
+use super::{LITTLE, NOISE_NS, TIMER};
+use crate::control::bbr::RTT_AGE;
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
@@ -132,18 +135,19 @@ impl Base {
 }
 
 /// A way is another one if it is longer by this part and this much than it ever was, or by this much within two round trips; and
-/// what it grew by stays, but for this part.
-pub(super) const ROUTE_PART: f64 = 0.25;
+/// what it grew by stays, but for this part. The queue that we aim at may be that part of the round trip: only more is another way.
+pub(super) const ROUTE_PART: f64 = TARGET_MOST;
 pub(super) const ROUTE_MIN: Duration = Duration::from_millis(5);
 /// Longer than over any satellite: a host that was stopped for a while measures hours. No queue and no path counts as
 /// longer.
 const DELAY_MAX: Duration = Duration::from_secs(3);
-/// The base delay is the least of one to two such spans. With 10 s a route that becomes four times longer is filled to 89 % (`share
-/// adaptive rate=50 rtt=20 newrtt=80 from=80 to=120`), but so it is with other numbers changed by a billionth.
-const STRETCH: Duration = Duration::from_secs(12);
-/// Below this share of the target the queue counts as empty. With a tenth a policer of 50 Mb/s drops up to 12 % in five orders of
-/// twelve (`sharing`).
-const EMPTY_SHARE: f64 = 0.15;
+/// The base delay is the least of one to two such spans. Each holds a BBR's look at the round trip, and a refresh. With 10 s a
+/// route that becomes four times longer is filled to 89 % (`share adaptive rate=50 rtt=20 newrtt=80 from=80 to=120`), but so it is
+/// with other numbers changed by a billionth.
+const STRETCH: Duration = RTT_AGE.saturating_add(EVERY);
+/// Below this share of the target the queue counts as empty: half a target counts as a queue, and little of that as none. With a
+/// tenth a policer of 50 Mb/s drops up to 12 % in five orders of twelve (`sharing`).
+const EMPTY_SHARE: f64 = LITTLE / 2.0;
 /// Weight of a new difference: one to two round trips' worth of ticks do not move it much. With 1/64 a policer of 50 Mb/s drops up to
 /// 9 % in four orders of twelve (`sharing`).
 const NOISE_GAIN: f64 = 1.0 / 16.0;

@@ -89,25 +89,24 @@ impl LossWatch {
     }
 
     /// Over how many datagrams loss must be measured again to tell a share of `loss` from the random one: until chance
-    /// is half of the difference, and small.
+    /// is half of the difference, and at most half of what a short stretch lets pass above the random share, for what that is
+    /// taken for too much is wasted.
     pub fn datagrams_to_judge(&self, loss: f64) -> f64 {
         let share = self.random.max(SHARE_MIN).max(loss / 2.0);
-        let [(short, _), (long, _)] = STRETCHES;
-        let half = ((loss - self.random) / 2.0).clamp(1e-3, PRECISION);
+        let [(short, tolerated), (long, _)] = STRETCHES;
+        let half = (loss - self.random).min(tolerated) / 2.0;
         (9.0 * share * (1.0 - share) * self.dispersion() / (half * half)).clamp(short, long)
     }
 }
 
 /// Loss is measured over so many datagrams, and so much above the random share is let pass beside chance: a short
 /// stretch that notices a flood at once, and a long one that notices a trickle. A judgement takes no fewer and no more.
-const STRETCHES: [(f64, f64); 2] = [(200.0, 0.02), (2000.0, SHARE_MIN)];
+pub(super) const STRETCHES: [(f64, f64); 2] = [(200.0, 0.02), (2000.0, SHARE_MIN)];
 /// No path that is worth using loses more at random: what does is overfull, and a first train met a full queue. Less can wait until
 /// the first rate is found.
 pub(super) const RANDOM_MAX: f64 = 0.2;
 /// Where nothing seems to be lost, chance is reckoned with this share.
 const SHARE_MIN: f64 = 0.003;
-/// The random share is wanted at least this exactly: what it is taken for too much is wasted.
-const PRECISION: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {

@@ -88,12 +88,15 @@ mod route;
 mod startup;
 mod target;
 
+use super::window::ledbat::{BASE_HISTORY, BASE_SLOT};
 use super::window::{BETA, SSTHRESH_MIN};
 use super::{
-    AckSample, ControlConfig, Controller, LossSample, ProbeTrain, RATE_MIN, Sent, Snapshot, TimedArrival,
+    AckSample, BURST, ControlConfig, Controller, LossSample, ProbeTrain, RATE_MIN, Sent, Snapshot,
+    TimedArrival,
 };
+use crate::pacer::CATCH_UP;
 use crate::units::{DatagramNumber, Rate, Time, nanos};
-use ceiling::{BURST_TEST, Ceiling, Test};
+use ceiling::{Ceiling, Test};
 use core::time::Duration;
 use delay::QueueDelay;
 use known::Known;
@@ -555,8 +558,10 @@ impl Controller for Adaptive {
     }
 
     fn burst(&self) -> Duration {
+        // In a test bursts are shorter, to see whether it was them: what the pacer lets a late host make up for at once is then no
+        // more than one burst else.
         let is_test = matches!(self.state, State::Test(_));
-        let burst_ns = self.ceiling.burst_ns * if is_test { BURST_TEST } else { 1.0 };
+        let burst_ns = self.ceiling.burst_ns / if is_test { f64::from(CATCH_UP) } else { 1.0 };
         Duration::from_nanos(burst_ns as u64)
     }
 
@@ -584,11 +589,16 @@ impl Controller for Adaptive {
 /// Rates that differ by less are alike: packet pairs agree then, a test sends so much less, and so far above the ceiling
 /// last met it is another. What is seen in no more than this part of the time is chance: a host that was late, a queue.
 const ALIKE: f64 = 0.1;
-/// Who gets less than this share of the link shares it; so much of the first train is read, and sent first of what it told.
-const ALONE_SHARE: f64 = 0.7;
-/// A shorter queue is noise, delays that differ by less are the same, and clocks drift apart by so much in twelve seconds (some
-/// 40 ppm; uncorrected crystals do 50). A longer one holds enough that what is delivered is our share of the path.
-const NOISE_NS: f64 = 500_000.0;
+/// What is seen so often is no chance. So many packet pairs that agree tell the link. After so many refreshes in vain, each twice
+/// as deep, others fill the queue. So many more that left the same, and lost nothing, have seen the route's delay.
+const OFTEN: u32 = 3;
+/// Who gets less than this share of the link shares it: a CUBIC that is alone keeps so much after a loss. So much of the first
+/// train is read, and sent first of what it told.
+const ALONE_SHARE: f64 = BETA;
+/// A queue no longer than what we send at once is our own: it is noise. Delays that differ by less are the same, and clocks drift
+/// apart by so much in twelve seconds (some 40 ppm; uncorrected crystals do 50). A longer queue holds enough that what is
+/// delivered is our share of the path.
+const NOISE_NS: f64 = BURST.as_nanos() as f64;
 /// Rate change for a queue that is off by one round trip. With a feedback delay of about 1.3 round trips the loop gain
 /// is 0.5, a third of the π/2 at which a proportional loop begins to swing: flows with round trips that differ disturb
 /// each other, and shares are as even as the queue is steady.
@@ -611,8 +621,9 @@ const DELIVERED_ENOUGH: f64 = 0.85;
 /// longer is not found.
 const GROWTH_FIRST: f64 = 0.05;
 const GROWTH_MAX: f64 = 1.0;
-/// How long an old base delay is believed in the background while the queue never runs empty; else as long as a BBR that was seen.
-const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
+/// How long an old base delay is believed in the background while the queue never runs empty: as long as LEDBAT remembers one
+/// (RFC 6817), for a flow that yields as LEDBAT does. Else as long as a BBR that was seen.
+const PATIENCE_BACKGROUND: Duration = BASE_SLOT.saturating_mul(BASE_HISTORY as u32);
 /// Ticks in a round trip, and their length's bounds.
 const TICKS_PER_RTT: u32 = 3;
 const TICK_MIN: Duration = Duration::from_millis(4);

@@ -3,6 +3,7 @@
 //! It is told as by Flach et al. (SIGCOMM 2016, §3.1): a burst passes, then all beyond one rate is lost, and no delay grows
 //! meanwhile. A test has shown besides that the loss goes away with less.
 
+use super::loss::STRETCHES;
 use super::{ALIKE, ALONE_SHARE, Adaptive, State};
 use crate::control::{AckSample, Policed, RATE_MIN};
 use crate::units::{Rate, Time};
@@ -100,8 +101,9 @@ impl Adaptive {
     }
 }
 
-/// The share of its rate that is sent. A hundredth less is what BBR leaves, too, …
-const PACE: f64 = 0.98;
+/// The share of its rate that is sent. A short stretch does not notice that the rest is lost, so a measured rate may be as much too
+/// high.
+const PACE: f64 = 1.0 - STRETCHES[0].1;
 /// So many times its burst beyond its rate: it is gone.
 const GONE: f64 = 2.0;
 

@@ -3,7 +3,7 @@
 
 use super::ceiling::ROOM_RECOVERY;
 use super::known::Known;
-use super::{ALIKE, Adaptive, LITTLE, NOISE_NS, State, TICK_MIN};
+use super::{ALIKE, Adaptive, GROWTH_MAX, LITTLE, NOISE_NS, OFTEN, State, TICK_MIN};
 use crate::control::AckSample;
 use crate::control::window::BETA;
 use crate::units::{Time, nanos};
@@ -190,7 +190,7 @@ impl Adaptive {
             // What was learnt of loss may have been a full queue's.
             self.loss.random = 0.0;
         }
-        let is_steady = self.refresh.floors >= FAILURES_MAX && !is_met;
+        let is_steady = self.refresh.floors >= OFTEN && !is_met;
         if is_steady && self.lost_at < self.refresh.floor_at {
             self.state = State::Cruise;
             self.take_for_route(now);
@@ -218,10 +218,10 @@ impl Adaptive {
         self.refresh.every = EVERY;
         let back = self.refresh.rivals_left.filter(|(until, _)| now < *until);
         if self.is_background {
-            self.refresh.failures = self.refresh.failures.min(FAILURES_MAX);
+            self.refresh.failures = self.refresh.failures.min(OFTEN);
         } else if let Some((_, window)) = back {
             self.compete(window);
-        } else if self.refresh.failures >= FAILURES_MAX {
+        } else if self.refresh.failures >= OFTEN {
             self.compete_at(self.refresh.bandwidth.max(self.link.unwrap_or(0.0) * LITTLE));
         }
     }
@@ -229,14 +229,11 @@ impl Adaptive {
 
 /// The queue is emptied so often: one interval for all, or they would not do it together. The first comes four times as
 /// soon, but not before so many round trips: with that `rough.toml` carries 75 instead of 71 %.
-const EVERY: Duration = Duration::from_secs(2);
+pub(super) const EVERY: Duration = Duration::from_secs(2);
 const EVERY_FIRST_ROUNDS: u32 = 10;
 /// Least delays that differ by no more than this share of a round trip and [`NOISE_NS`] are the same; so far below an empty
 /// queue a refresh goes.
 const SAME_SHARE: f64 = 0.01;
-/// By which share less is sent meanwhile, at most. Where others of our like may take what is still queued for the path's delay, as
-/// much less as after a loss at least.
-pub(super) const DEPTH_MAX: f64 = 0.5;
-/// After so many in vain, each twice as deep, others fill the queue. So many more that left the same, and lost nothing, have seen the
-/// route's delay.
-const FAILURES_MAX: u32 = 3;
+/// By which share less is sent meanwhile, at most: as much as undoes the fastest growth. Where others of our like may take what is
+/// still queued for the path's delay, as much less as after a loss at least.
+pub(super) const DEPTH_MAX: f64 = 1.0 - 1.0 / (1.0 + GROWTH_MAX);

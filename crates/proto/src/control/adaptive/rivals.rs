@@ -1,7 +1,8 @@
 //! How to hold one's own beside others that fill the queue, and how to tell that one of them is a BBR.
 
-use super::{ALIKE, LITTLE, SLOW_GAIN, TICK_MAX};
-use crate::control::bbr::{PROBE_RTT_SPAN, RTT_AGE};
+use super::{ALIKE, ALONE_SHARE, LITTLE, SLOW_GAIN, TICK_MAX};
+use crate::control::bbr::{CYCLE, PROBE_RTT_SPAN, RTT_AGE};
+use crate::control::window::ledbat::BASE_SLOT;
 use crate::control::window::{Cubic, Windowed};
 use crate::control::{AckSample, Bbr, ControlConfig, Controller, LossSample, Sent};
 use crate::units::{Rate, Time, nanos};
@@ -131,7 +132,8 @@ impl Compete {
     /// Send little for a moment, with a queue of `queue_ns`; when what comes of it will have been seen.
     pub fn begin_low(&mut self, now: Time, rtt: Duration, queue_ns: f64) -> Time {
         let round = rtt + Duration::from_nanos(queue_ns as u64);
-        let drain_ns = (queue_ns + nanos(rtt) as f64 * LOW_MARGIN) / (1.0 - LITTLE);
+        // If all of our like do the same, it goes below an empty queue by the smallest part of a round trip that shows.
+        let drain_ns = (queue_ns + nanos(rtt) as f64 * ALIKE) / (1.0 - LITTLE);
         // Those with longer round trips begin theirs less exactly (`sharing`: for as long as the queue takes alone, one NewReno on 100
         // Mb/s leaves us 39 instead of 47 %).
         let until = now + Duration::from_nanos(drain_ns as u64).min(round * 2).max(TICK_MAX * 2);
@@ -192,18 +194,20 @@ impl Dips {
     }
 }
 
-/// A low goes so far below an empty queue, in round trips, if all of our like do the same.
-const LOW_MARGIN: f64 = 0.1;
-/// Who delivers all of the link, but for a tenth, for so many rounds is alone.
-const ALONE_ROUNDS: u32 = 8;
+/// Who delivers all of the link, but for a tenth, for so many rounds is alone: in a whole cycle of its gains a BBR beside us would
+/// have sent more and less.
+const ALONE_ROUNDS: u32 = CYCLE.len() as u32;
 /// A queue's longest is forgotten by so much each tick, 4 to 50 ms.
 const MOST_DECAY: f64 = 0.998;
-/// A BBR's queue is at least so many round trips long, or as long as there is room. What strays by less is chance: who came to a
-/// full queue takes that for an empty one (`sharing`: with 0.3 one of ten alike takes the others for a BBR, and nearly all of the
-/// link, in one order of twelve; with 0.45 a BBR beside which there is half a product of queue is never found).
-const BBR_QUEUE: f64 = 0.35;
-/// While we do as it does, its dips are hidden: it is looked for anew after so long.
-pub(super) const SEEN_LATELY: Duration = Duration::from_secs(60);
+/// A BBR's queue is at least so many round trips long, or as long as there is room. Its window is of two bandwidth-delay products,
+/// so its queue is as many round trips long as its share of the link is large: this is half of that of one that is nearly alone.
+/// What strays by less is chance: who came to a full queue takes that for an empty one (`sharing`: with 0.3 one of ten alike takes
+/// the others for a BBR, and nearly all of the link, in one order of twelve; with 0.45 a BBR beside which there is half a product
+/// of queue is never found).
+const BBR_QUEUE: f64 = ALONE_SHARE / 2.0;
+/// While we do as it does, its dips are hidden: it is looked for anew after so long. LEDBAT, too, takes a delay for the present one
+/// for so long (RFC 6817): what was seen of a path is believed for one slot of that history.
+pub(super) const SEEN_LATELY: Duration = BASE_SLOT;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use super::loss::RANDOM_MAX;
 use super::pairs::RATE_MOST;
 use super::{ALIKE, ALONE_SHARE, Adaptive, GROWTH_MAX, State};
+use crate::control::bbr::WINDOW_FIRST;
 use crate::control::{AckSample, RATE_MIN};
 use crate::units::Rate;
 use core::time::Duration;
@@ -37,9 +38,10 @@ impl Adaptive {
         }
     }
 
-    /// Most of the train was lost: what came of it says nothing. Begin as a TCP does.
+    /// Most of the train was lost: what came of it says nothing. Begin as a TCP does where nothing is known (RFC 6928 §2), as BBR
+    /// does, too.
     pub(super) fn lose_train(&mut self) {
-        let tcp = TCP_WINDOW * self.datagram_len * 8.0 / self.rtt.as_secs_f64();
+        let tcp = WINDOW_FIRST as f64 * self.datagram_len * 8.0 / self.rtt.as_secs_f64();
         self.start_up(tcp.min(RATE_MOST), false);
     }
 
@@ -52,5 +54,3 @@ impl Adaptive {
 /// The first train: so many datagrams back to back; read when seven tenths of them have come in after its first: with ten
 /// datagrams a policer of 20 Mb/s drops up to 7 % (`sharing`).
 pub(super) const TRAIN_LEN: f64 = 16.0;
-/// RFC 6928 §2: datagrams that may be on their way where nothing is known.
-const TCP_WINDOW: f64 = 10.0;

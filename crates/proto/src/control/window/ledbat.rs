@@ -98,8 +98,8 @@ pub const TARGET_BACKGROUND: Duration = Duration::from_millis(60);
 /// RFC 6817 §2.5: 1 at most, so that it never grows faster than TCP.
 const GAIN: f64 = 1.0;
 /// RFC 6817 §2.5, BASE_HISTORY: so many minutes.
-const BASE_HISTORY: usize = 10;
-const BASE_SLOT: Duration = Duration::from_secs(60);
+pub(crate) const BASE_HISTORY: usize = 10;
+pub(crate) const BASE_SLOT: Duration = Duration::from_secs(60);
 /// RFC 6817 §2.5, CURRENT_FILTER, in samples.
 const CURRENT_FILTER: usize = 4;
 
