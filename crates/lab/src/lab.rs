@@ -170,7 +170,8 @@ impl Lab {
     }
 
     /// Let `traffic` come from left to right between the first two hosts, under this congestion control of the kernel's: at
-    /// the moments and with the lengths that the simulator draws from the same seed, whatever protocol it has there.
+    /// the moments and with the lengths that the simulator draws from the same seed, whatever protocol it has there. The
+    /// smallest window of its TCPs' receivers there is that of all of them here.
     pub fn flows(&self, control: &str, traffic: Vec<Traffic>, seed: u64) -> Result<Flows, LabError> {
         Flows::start(&self.pairs[0], control, traffic, seed)
     }

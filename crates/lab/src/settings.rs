@@ -16,7 +16,8 @@ pub struct TcpSettings {
     pub large_windows: Option<bool>,
     /// Explicit congestion notification, asked for and granted (RFC 3168). Both hosts need it.
     pub ecn: Option<bool>,
-    /// How large the kernel may make the buffers of a connection, each way. About half of it becomes window.
+    /// How large the kernel may make the buffers of a connection, each way. What share of it becomes window the
+    /// kernel learns from the packets that come: half of it at first. A flow of [`Lab::flows`] keeps to a window by itself.
     pub buffer_bytes_max: Option<u32>,
 }
 

@@ -125,11 +125,6 @@ impl PtcpRun<'_> {
         for end in [Side::Left, Side::Right] {
             lab.set_tcp(end, &TcpSettings { sack: Some(condition.sack), ..TcpSettings::default() })?;
         }
-        if let Some(bytes) = condition.window_bytes() {
-            // About half of a buffer becomes window.
-            let small = TcpSettings { buffer_bytes_max: Some(2 * bytes), ..TcpSettings::default() };
-            lab.set_tcp(Side::Right, &small)?;
-        }
         let background = lab.flows("reno", vec![background(condition, &path)], seed)?;
         let cell = match contender {
             Contender::Tcp { kernel, .. } => {

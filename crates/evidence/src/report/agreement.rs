@@ -11,14 +11,15 @@ struct Agreement {
     /// The headline of its table, and its name.
     figures: String,
     points: usize,
+    /// How many of them are near by themselves: a median hides where the others are.
+    points_near: usize,
     /// The median of measured over simulated.
     ratio: f64,
 }
 
-impl Agreement {
-    fn is_near(&self) -> bool {
-        (1.0 / (1.0 + NEAR)..=1.0 + NEAR).contains(&self.ratio)
-    }
+/// Whether measured over simulated is as good as one.
+fn is_near(ratio: f64) -> bool {
+    (1.0 / (1.0 + NEAR)..=1.0 + NEAR).contains(&ratio)
 }
 
 /// How near to each other measured and simulated figures are.
@@ -40,10 +41,11 @@ impl Results {
             .text("experiment", |(entry, _)| entry.id.as_str())
             .text("figures", |(_, one)| one.figures.as_str())
             .column("points", Unit::Number, |(_, one)| one.points)
+            .column("points within 15 %", Unit::Number, |(_, one)| one.points_near)
             .column("measured / simulated", Unit::Times, |(_, one)| one.ratio)
-            .text("within 15 %", |(_, one)| one.is_near())
+            .text("within 15 %", |(_, one)| is_near(one.ratio))
             .table();
-        let far = rows.iter().filter(|(_, one)| !one.is_near());
+        let far = rows.iter().filter(|(_, one)| !is_near(one.ratio));
         let mut differences: Vec<_> = far
             .map(|(entry, _)| (entry.id.as_str(), entry.differs.unwrap_or("the cause is not known")))
             .collect();
@@ -74,9 +76,10 @@ fn columns(measured: &Table, simulated: &Table) -> Vec<Agreement> {
         let ratios: Vec<f64> =
             at.iter().filter_map(|(key, row)| Some(figure(row)? / figure(other.get(key)?)?)).collect();
         let is_given = ratios.iter().all(|ratio| *ratio == 1.0);
+        let points_near = ratios.iter().filter(|ratio| is_near(**ratio)).count();
         let Summary { count: points, median: ratio, .. } = Summary::of(ratios);
         let figures = format!("{}: {}", measured.title, column.name);
-        (!is_given).then_some(Agreement { figures, points, ratio })
+        (!is_given).then_some(Agreement { figures, points, points_near, ratio })
     });
     agreements.collect()
 }
@@ -133,15 +136,15 @@ mod tests {
         let measured = table(&[(1.0, 10.0, 5.0), (2.0, 10.0, 8.0), (4.0, 10.0, 9.0)]);
         let simulated = table(&[(1.0, 10.0, 4.0), (2.0, 10.0, 8.0), (3.0, 10.0, 1.0), (4.0, 10.0, 10.0)]);
         let found = columns(&measured, &simulated);
-        let ratio = 1.0;
-        assert_eq!(found, [Agreement { figures: "More flows: goodput".into(), points: 3, ratio }]);
-        assert!(found[0].is_near());
+        let figures = "More flows: goodput".into();
+        // A quarter more, as much, and a tenth less.
+        assert_eq!(found, [Agreement { figures, points: 3, points_near: 2, ratio: 1.0 }]);
     }
 
     #[test]
     fn rows_that_nothing_tells_apart_are_left_out() {
         let doubled = table(&[(1.0, 10.0, 5.0), (1.0, 10.0, 8.0), (2.0, 10.0, 12.0)]);
         let found = columns(&doubled, &table(&[(1.0, 10.0, 5.0), (2.0, 10.0, 10.0)]));
-        assert_eq!((found[0].points, found[0].ratio, found[0].is_near()), (1, 1.2, false));
+        assert_eq!((found[0].points, found[0].ratio, is_near(found[0].ratio)), (1, 1.2, false));
     }
 }

@@ -112,7 +112,7 @@ impl Claim {
         match finding {
             Finding::Holds => self.judge(true, figures.to_string()),
             Finding::Fails => self.judge(false, figures.to_string()),
-            Finding::Tie => self.leave_open(format!("{figures}; a tie, for the bar is within the interval")),
+            Finding::Tie => self.leave_open(format!("{figures}; a tie: by chance it could have been either")),
         }
     }
 }

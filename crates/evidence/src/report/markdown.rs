@@ -1,8 +1,9 @@
 //! The verdicts as a table in Markdown.
 
 use super::agreement::Agreements;
-use super::results::Entry;
-use super::{Head, Results, cell};
+use super::plane::tells_together;
+use super::results::{Entry, Group};
+use super::{Head, Results, Table, cell};
 use std::fmt::Write as _;
 
 impl Results {
@@ -29,6 +30,10 @@ fn markdown(results: &Results) -> String {
             hosts.iter().map(|host| escaped(host)).collect::<Vec<_>>().join("; ")
         );
     }
+    if let Some(totals) = results.totals() {
+        let _ = writeln!(out, "\n## {}\n\n{TOTALS}", totals.title);
+        rows(&mut out, &totals);
+    }
     for group in &results.groups {
         if group.entries.iter().all(|entry| entry.results.is_empty()) {
             continue;
@@ -36,6 +41,7 @@ fn markdown(results: &Results) -> String {
         let _ = writeln!(out, "\n## {}\n", escaped(&group.title));
         out.push_str("| experiment | claim | figures | verdict |\n|---|---|---|---|\n");
         group.entries.iter().for_each(|entry| experiment(&mut out, entry));
+        together(&mut out, group);
     }
     agreement(&mut out, results);
     let missing: Vec<String> = results.missing().map(|id| format!("`{id}`")).collect();
@@ -48,6 +54,16 @@ fn markdown(results: &Results) -> String {
 fn agreement(out: &mut String, results: &Results) {
     let Some(Agreements { table, differences }) = results.agreements() else { return };
     let _ = writeln!(out, "\n## {}\n", table.title);
+    rows(out, &table);
+    if !differences.is_empty() {
+        out.push_str("\nWhy some are farther apart:\n\n");
+    }
+    for (id, why) in differences {
+        let _ = writeln!(out, "* `{id}`: {}.", escaped(why));
+    }
+}
+
+fn rows(out: &mut String, table: &Table) {
     let line = |out: &mut String, cells: Vec<String>| {
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     };
@@ -57,11 +73,17 @@ fn agreement(out: &mut String, results: &Results) {
         let cells = row.iter().zip(&table.columns);
         line(out, cells.map(|(value, column)| escaped(&cell(value, column.unit))).collect());
     }
-    if !differences.is_empty() {
-        out.push_str("\nWhy some are farther apart:\n\n");
-    }
-    for (id, why) in differences {
-        let _ = writeln!(out, "* `{id}`: {}.", escaped(why));
+}
+
+/// Claims of one figure may hold each under another condition: where they do together.
+fn together(out: &mut String, group: &Group) {
+    let mut begins = "\n";
+    for stored in group.entries.iter().flat_map(|entry| &entry.results) {
+        for line in stored.report.method.iter().filter(|line| tells_together(line)) {
+            let Head { what, origin, .. } = &stored.head;
+            let _ = writeln!(out, "{begins}* `{what}`, {}: {}", origin.words(), escaped(line));
+            begins = "";
+        }
     }
 }
 
@@ -108,6 +130,10 @@ fn escaped(text: &str) -> String {
     out
 }
 
+const TOTALS: &str = "\
+Each claim once. What was both measured and simulated counts by where it came off better; how many hold as measured, over real
+sockets, is in the last column.
+";
 const INTRODUCTION: &str = "\
 # Results
 

@@ -24,6 +24,7 @@ mod results;
 mod stored;
 mod table;
 pub mod text;
+mod totals;
 
 #[cfg(test)]
 pub(crate) use chart::values_without_a_bar;

@@ -42,12 +42,8 @@ impl Plane {
             self.conditions.iter().filter(all_hold).map(|(condition, _)| condition.as_str()).collect();
         let of = self.conditions.len();
         Some(match names.is_empty() {
-            true => format!("Under none of the {of} conditions do all of the paper's claims hold together."),
-            false => format!(
-                "All of the paper's claims hold together under: {} ({} of {of}).",
-                names.join("; "),
-                names.len()
-            ),
+            true => format!("{NOWHERE} {of} conditions do all of the paper's claims hold together."),
+            false => format!("{TOGETHER}: {} ({} of {of}).", names.join("; "), names.len()),
         })
     }
 
@@ -108,10 +104,17 @@ impl Plane {
     }
 }
 
+/// Whether this line of a method says where all of a paper's claims hold.
+pub(super) fn tells_together(line: &str) -> bool {
+    [NOWHERE, TOGETHER].iter().any(|beginning| line.starts_with(beginning))
+}
+
 fn of_papers(statements: &[Statement]) -> impl Iterator<Item = &Statement> {
     statements.iter().filter(|one| one.paper.is_some())
 }
 
+const NOWHERE: &str = "Under none of the";
+const TOGETHER: &str = "All of the paper's claims hold together under";
 /// Conditions under which a claim holds that are named in a sentence. All are in the table.
 const NAMED: usize = 3;
 
@@ -166,6 +169,7 @@ mod tests {
         }
         let told = plane.together().unwrap();
         assert_eq!(told, "All of the paper's claims hold together under: queue 2 (1 of 3).");
+        assert!(tells_together(&told));
         plane.conditions.pop();
         assert_eq!(plane.statements()[1].verdict, Verdict::ReproducedWhere);
         assert_eq!(

@@ -71,10 +71,11 @@ impl FlowDriver {
             let coming = source.traffic.coming(seed, index);
             (Box::new(coming) as Box<dyn Iterator<Item = Coming> + Send>).peekable()
         });
+        let window = sources.iter().filter_map(Source::window_bytes_max).min();
         Ok(FlowDriver {
             arrivals: arrivals.collect(),
             sources: sources.clone(),
-            ends: [Receivers::open(&pair[0])?, Receivers::open(&pair[1])?],
+            ends: [Receivers::open(&pair[0], window)?, Receivers::open(&pair[1], window)?],
             pair: pair.clone(),
             flows: vec![],
             apart: vec![],
@@ -271,8 +272,8 @@ impl Apart {
 }
 
 impl Receivers {
-    fn open((namespace, address): &HostHandle) -> Result<Receivers, LabError> {
-        let opened = enter(namespace, || open_receivers(*address));
+    fn open((namespace, address): &HostHandle, window_bytes_max: Option<u32>) -> Result<Receivers, LabError> {
+        let opened = enter(namespace, || open_receivers(*address, window_bytes_max));
         let (listener, sink) = opened.map_err(LabError::at("entering a network namespace"))??;
         let address = |socket: &Socket| {
             let address = socket.local_addr().and_then(|address| {

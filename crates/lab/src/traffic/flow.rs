@@ -5,7 +5,9 @@ use crate::socket::sender_socket;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// A flow that has begun.
@@ -113,21 +115,44 @@ impl Flow {
     }
 }
 
-/// A socket that takes connections of the traffic on this thread's host, and one that takes its UDP packets.
-pub(super) fn open_receivers(address: Ipv4Addr) -> Result<(Socket, Socket), LabError> {
+/// A socket that takes connections of the traffic on this thread's host and lets them advertise so much, and one that takes
+/// its UDP packets.
+pub(super) fn open_receivers(
+    address: Ipv4Addr,
+    window_bytes_max: Option<u32>,
+) -> Result<(Socket, Socket), LabError> {
     let open = |kind: Type| {
         let socket = Socket::new(Domain::IPV4, kind, None)?;
         socket.set_nonblocking(true)?;
         socket.bind(&SocketAddr::from((address, 0)).into())?;
-        Ok::<_, std::io::Error>(socket)
+        Ok::<_, io::Error>(socket)
     };
     let made = open(Type::STREAM).and_then(|listener| {
+        if let Some(bytes) = window_bytes_max {
+            limit_window(&listener, bytes)?;
+        }
         listener.listen(BACKLOG)?;
         Ok((listener, open(Type::DGRAM)?))
     });
     made.map_err(LabError::at("opening the sockets of a scenario's traffic"))
 }
 
+/// Connections that it accepts advertise no more than that. A small buffer does not do it: what share of one becomes window
+/// the kernel learns from the packets that come.
+fn limit_window(listener: &Socket, bytes: u32) -> io::Result<()> {
+    // With a size of its own a buffer does not grow, and the window with it.
+    listener.set_recv_buffer_size(ROOM * bytes as usize)?;
+    let value = bytes as libc::c_int;
+    let (name, len) = (libc::TCP_WINDOW_CLAMP, size_of_val(&value) as libc::socklen_t);
+    // SAFETY: the call is given a live value and its size, of the type that it takes.
+    let result = unsafe {
+        libc::setsockopt(listener.as_raw_fd(), libc::IPPROTO_TCP, name, (&raw const value).cast(), len)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// So many times a window its packets fill at most of a buffer, with all that the kernel keeps beside them.
+const ROOM: usize = 4;
 /// IPv4 and UDP.
 const HEADER_BYTES: u64 = 28;
 /// What the clock says that should have been sent longer ago than this is not made up for: a real sender's would have

@@ -16,6 +16,16 @@ pub(crate) struct Source {
     pub(crate) traffic: Traffic,
 }
 
+impl Source {
+    /// What receivers of the kernel's TCP may advertise at most, where the simulator's keep to less than by themselves.
+    pub(crate) fn window_bytes_max(&self) -> Option<u32> {
+        let Protocol::Tcp(flow) = &self.traffic.spec.protocol else { return None };
+        let bytes = flow.config.receive_buffer;
+        let is_limited = bytes < longhaul_proto::tcp::Config::default().receive_buffer;
+        is_limited.then(|| u32::try_from(bytes).ok()).flatten()
+    }
+}
+
 /// What carries a flow.
 pub(crate) enum Carrier {
     /// Kernel TCP under a congestion control.

@@ -97,7 +97,10 @@ pub(super) fn of_routes(condition: &Condition, rows: &[Row]) -> Vec<Statement> {
         if_spread(why(condition, least_ratio(&MORE_ROUTES, &over_one, got, MORE))),
         least(&REACHED, tcps(), reached, 0.8),
         if_spread(least_even(&LESS_EVEN, &uneven, jain)),
-        least_ratio(&DEFAULT, &beside, share, 1.0 - (MORE - 1.0)),
+        match rows.iter().any(|row| row.contender == Contender::Adaptive) {
+            true => least_ratio(&DEFAULT, &beside, share, 1.0 - (MORE - 1.0)),
+            false => DEFAULT.leave_open("only in the simulator: over real sockets it is not run here"),
+        },
     ]
 }
 

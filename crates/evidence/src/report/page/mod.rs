@@ -33,6 +33,7 @@ fn page(results: &Results) -> String {
                 (totals(results))
             }
             main {
+                (papers(results))
                 (overview(results))
                 @for group in &results.groups {
                     @if group.entries.iter().any(|entry| !entry.results.is_empty()) { (self::group(group)) }
@@ -73,6 +74,18 @@ fn agreement(results: &Results) -> Markup {
                     p { "Why some are farther apart:" }
                     ul { @for (id, why) in differences { li { a href={ "#" (id) } { (id) } ": " (why) "." } } }
                 }
+            }
+        }
+    }
+}
+
+/// How many of each paper's claims hold.
+fn papers(results: &Results) -> Markup {
+    html! {
+        @if let Some(totals) = results.totals() {
+            section #papers {
+                h2 { (totals.title) }
+                (table::table(&totals, None))
             }
         }
     }

@@ -97,6 +97,32 @@ fn the_table_for_documentation_has_a_row_for_each_claim() {
     assert!(text.lines().any(|line| line == row), "{text}");
     assert!(text.lines().any(|line| line == "|  | fast | yes | met |"), "{text}");
     assert!(text.contains("\n## First\n") && text.contains("Without a result: `missing`."));
+    // Of three groups each has this one claim of a paper's.
+    assert!(text.lines().any(|line| line == "| all | 3 | 0 | 0 | 3 | 0 | 0 |"), "{text}");
+}
+
+#[test]
+fn a_claim_counts_once_by_where_it_came_off_better_and_as_measured() {
+    let mut simulated = stored("a");
+    simulated.head.origin = Origin::Simulator;
+    simulated.report.statements[0] = PAPER.judge(true, "5.1");
+    let listed = Listed { group: "First", id: "a", title: "listed", differs: None };
+    let both = Results::among([listed].into_iter(), vec![stored("a"), simulated.clone()]).markdown();
+    assert!(both.contains("| First | 1 | 1 | 0 | 0 | 0 | 0 |"), "{both}");
+    simulated.head.origin = Origin::Lab;
+    let measured = Results::among([listed].into_iter(), vec![simulated]).markdown();
+    assert!(measured.contains("| First | 1 | 1 | 0 | 0 | 0 | 1 |"), "{measured}");
+}
+
+#[test]
+fn the_table_for_documentation_says_where_all_claims_hold_together() {
+    let mut part = stored("a");
+    part.report
+        .method
+        .push("Under none of the 2 conditions do all of the paper's claims hold together.".into());
+    let text = Results::of(vec![part]).markdown();
+    assert!(text.contains("\n\n* `a`, measured: Under none of the 2 conditions"), "{text}");
+    assert!(!results().markdown().contains("* `a`, measured"));
 }
 
 #[test]

@@ -4,8 +4,9 @@ use super::measure;
 use super::probe::{Probe, Received, Stream, median, within};
 use crate::watched::{check, start};
 use longhaul_lab::{Lab, Place, SNAP_BYTES, Scenario, Side, TrafficCounters};
+use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::Time;
-use longhaul_sim::flow::FlowSpec;
+use longhaul_sim::flow::{FlowSpec, Protocol, TcpFlow};
 use longhaul_sim::traffic::{Arrivals, Traffic};
 use longhaul_testing::wait_until;
 use std::time::{Duration, Instant};
@@ -101,6 +102,23 @@ fn flows_bring_what_they_were_told_to() {
         let found = flows.counters();
         let counts = (found.flows_begun, found.flows_done, found.flows_failed);
         check(counts == (3, 3, 0), || format!("{found:?}"))
+    });
+}
+
+#[test]
+fn a_connection_keeps_to_the_window_of_its_flow() {
+    measure(|| {
+        const WINDOW_BYTES: u64 = 20_000;
+        let lab = start(&Scenario::new(20.0, 100.0))?;
+        let mut flow = TcpFlow::new(ControllerKind::NewReno);
+        flow.config.receive_buffer = WINDOW_BYTES;
+        let spec = FlowSpec::new(Protocol::Tcp(flow), u64::MAX);
+        let arrivals = Arrivals::Staggered { from: Time::ZERO, gap: Duration::ZERO, count: 1 };
+        let flows =
+            lab.flows("reno", vec![Traffic::new(spec, arrivals)], 1).map_err(|error| error.to_string())?;
+        thread::sleep(Duration::from_secs(3));
+        // A window in a round trip: 30 of them in these 3 s, where nothing else limits 7 MB.
+        within("bytes", flows.received()[0] as f64, 30.0 * WINDOW_BYTES as f64, 0.2)
     });
 }
 
