@@ -1,7 +1,7 @@
 //! The measurement behind all three figures, over emulated paths.
 
 use super::{
-    BUFFERS_BDP, COUNTS, Cell, Condition, Contender, FULL, Job, Measured, Plan, RATE_MBIT, START_GAP,
+    BUFFERS_BDP, COUNTS, Cell, Condition, Contender, FULL, Job, Measured, Plan, RATE_MBIT, START_GAP, Times,
     VARIANTS, WINDOWS_BDP, background, path,
 };
 use crate::ExperimentError;
@@ -20,16 +20,7 @@ use longhaul_sim::metrics::jain;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long, and how often.
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    settle_s: f64,
-    /// The same for a flow that is alone.
-    settle_alone_s: f64,
-    measure_s: f64,
-}
+use std::time::Instant;
 
 /// What this program has measured last, and in how many runs the emulator was late: three experiments are reports of it.
 type Last = (Scale, u64, Measured, (usize, usize));
@@ -52,9 +43,7 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
     let counts: &[u64] = bench.pick(&COUNTS[..], &[1, 5, 10, 30], &[2]);
     let buffers: &[f64] = bench.pick(&BUFFERS_BDP[..2], &BUFFERS_BDP[..1], &BUFFERS_BDP[..1]);
     let windows: &[_] = bench.pick(&WINDOWS_BDP[..4], &WINDOWS_BDP[..3], &WINDOWS_BDP[..1]);
-    let (settle_s, settle_alone_s, measure_s, seeds) =
-        bench.pick((20.0, 60.0, 100.0, 2), (10.0, 30.0, 20.0, 1), (0.5, 0.5, 1.0, 1));
-    let times = Times { settle_s, settle_alone_s, measure_s };
+    let (times, seeds) = (Times::of(bench.options.scale), bench.pick(2, 1, 1));
     let wanted: &[&'static str] = bench.pick(&VARIANTS[..], &VARIANTS[..], &VARIANTS[..1]);
     // Programs in BPF are there for as long as these are.
     let (variants, mut remarks) = variants(wanted);
@@ -89,8 +78,7 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
     }
     let how = format!(
         "The kernel's own TCP, one congestion control at a time, over {RATE_MBIT} Mb/s; flows begin {} ms after \
-         one another and go on. Measured for {measure_s} s from {settle_s} s after the last has begun ({settle_alone_s} s where it is alone); means of {seeds} seed(s). Utilisation: what programs got, the background's \
-         included, over the link's rate ({:.1} % is full: headers); loss: packets dropped at the link over packets sent to \
+         one another and go on. {times}; means of {seeds} seed(s). Utilisation: what programs got, the background's included, over the link's rate ({:.1} % is full: headers); loss: packets dropped at the link over packets sent to \
          it; Jain's index over what each flow's program got.",
         START_GAP.as_millis(),
         FULL * 100.0
@@ -175,14 +163,10 @@ impl PtcpRun<'_> {
         received: impl Fn() -> Result<Vec<u64>, ExperimentError>,
         halt: Halt<'_>,
     ) -> Result<Cell, ExperimentError> {
-        let started = START_GAP * (self.job.count as u32).saturating_sub(1);
-        let Times { settle_s, settle_alone_s, measure_s, .. } = self.times;
-        // What a flow lost in its first slow start it repairs one segment a round trip.
-        let settle_s = if self.job.count == 1 { settle_alone_s } else { settle_s };
-        halt.sleep(started + Duration::from_secs_f64(settle_s))?;
+        halt.sleep(self.times.settle(self.job.count))?;
         lab.reset_counters();
         let (start, before, others_before) = (Instant::now(), received()?, background.received());
-        halt.sleep(Duration::from_secs_f64(measure_s))?;
+        halt.sleep(self.times.measure)?;
         let (seconds, after, others) = (start.elapsed().as_secs_f64(), received()?, background.received());
         let link = lab.counters().left_to_right;
         // A flow that has not come yet has got nothing.

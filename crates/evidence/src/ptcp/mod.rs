@@ -8,6 +8,7 @@ mod single;
 mod verdicts;
 
 use crate::ExperimentError;
+use crate::Scale;
 use crate::experiment::{self, Backend, Experiment};
 use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 use longhaul_proto::control::ControllerKind;
@@ -276,6 +277,45 @@ fn tcp(control: ControllerKind, condition: &Condition) -> Protocol {
 /// The link with a buffer of so many bandwidth-delay products.
 fn path(buffer_bdp: f64, seed: u64) -> Scenario {
     Scenario { queue_bdp: Some(buffer_bdp), seed, ..experiment::path("parallel-tcp-10m") }
+}
+
+/// When a run is measured.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// From so long after the last flow has begun.
+    settle: Duration,
+    /// The same where there is but one: what it lost in its first slow start it repairs one segment a round trip.
+    settle_alone: Duration,
+    /// For so long.
+    measure: Duration,
+}
+
+impl Times {
+    fn of(scale: Scale) -> Times {
+        let ms = Duration::from_millis;
+        let (settle, settle_alone, measure) = scale.pick(
+            (ms(20_000), ms(60_000), ms(100_000)),
+            (ms(10_000), ms(30_000), ms(20_000)),
+            (ms(500), ms(500), ms(1000)),
+        );
+        Times { settle, settle_alone, measure }
+    }
+
+    /// From the beginning of the first of so many flows.
+    fn settle(&self, count: u64) -> Duration {
+        let settle = if count == 1 { self.settle_alone } else { self.settle };
+        START_GAP * (count as u32).saturating_sub(1) + settle
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Times { settle, settle_alone, measure } = self;
+        write!(
+            f,
+            "Measured for {measure:?} from {settle:?} after the last has begun ({settle_alone:?} where it is alone)"
+        )
+    }
 }
 
 /// What is run.

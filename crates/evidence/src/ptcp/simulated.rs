@@ -1,7 +1,7 @@
 //! The same in the simulator.
 
 use super::{
-    BUFFERS_BDP, COUNTS, Cell, Condition, Contender, FULL, Job, Measured, Plan, RATE_MBIT, START_GAP,
+    BUFFERS_BDP, COUNTS, Cell, Condition, Contender, FULL, Job, Measured, Plan, RATE_MBIT, START_GAP, Times,
     VARIANTS, WINDOWS_BDP, background, path,
 };
 use crate::sim::{Options, run_jobs};
@@ -15,7 +15,7 @@ pub(super) fn run(options: &Options<'_>) -> Measured {
     let counts: &[u64] = options.scale.pick(&COUNTS[..], &[1, 5, 10, 30], &[1, 10]);
     let buffers: &[f64] = options.scale.pick(&BUFFERS_BDP[..], &BUFFERS_BDP[..2], &BUFFERS_BDP[..1]);
     let windows: &[_] = options.scale.pick(&WINDOWS_BDP[..], &WINDOWS_BDP[..3], &WINDOWS_BDP[..1]);
-    let (seconds, seeds) = options.scale.pick((100, 10), (50, 2), (4, 1));
+    let (times, seeds) = (Times::of(options.scale), options.scale.pick(10, 2, 1));
     let tcps = VARIANTS.iter().map(|name| Contender::Tcp { name, kernel: String::new() });
     let contenders: Vec<Contender> = tcps.chain([Contender::Adaptive]).collect();
     let plan = Plan {
@@ -24,10 +24,10 @@ pub(super) fn run(options: &Options<'_>) -> Measured {
         counts,
         seeds: options.seed..options.seed + seeds,
     };
-    let cells = run_jobs(options, &plan.jobs(), |job| simulate(job, seconds));
+    let cells = run_jobs(options, &plan.jobs(), |job| simulate(job, &times));
     let method = format!(
-        "TCPs over {RATE_MBIT} Mb/s; flows begin {} ms after one another and run until \
-         {seconds} s; the means of {seeds} seed(s). Utilisation: data delivered over capacity ({:.1} % is full: headers); \
+        "TCPs over {RATE_MBIT} Mb/s; flows begin {} ms after one another and go on. {times}; the means of {seeds} \
+         seed(s). Utilisation: data delivered over capacity ({:.1} % is full: headers); \
          loss: bytes dropped over bytes sent at the link; Jain's index over what each flow got.",
         START_GAP.as_millis(),
         FULL * 100.0
@@ -35,13 +35,13 @@ pub(super) fn run(options: &Options<'_>) -> Measured {
     Measured { grids: plan.grids(&cells), method: vec![method] }
 }
 
-fn simulate(job: &Job<'_>, seconds: u64) -> Cell {
+fn simulate(job: &Job<'_>, times: &Times) -> Cell {
     let Job { condition, contender, count, seed } = *job;
-    let until = Time::from_millis(seconds * 1000);
+    let from = Time::ZERO + times.settle(count);
     let scenario = path(condition.buffer_bdp, seed);
     let traffic = vec![contender.flows(count, condition), background(condition, &scenario)];
-    let mut workload = Workload::new(PathConfig::new(&scenario), traffic, until);
-    workload.seed = seed;
+    let mut workload = Workload::new(PathConfig::new(&scenario), traffic, from + times.measure);
+    (workload.measure_from, workload.seed) = (from, seed);
     workload.options.trace = TraceMode::Off;
     let measured = workload.run();
     Cell {

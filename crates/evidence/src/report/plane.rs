@@ -49,7 +49,7 @@ impl Plane {
 
     fn statement(&self, claim: usize) -> Statement {
         let first = &self.conditions[0].1[claim];
-        if first.paper.is_none() {
+        if first.paper.is_none() || self.conditions.len() == 1 {
             return first.clone();
         }
         let of = |wanted: fn(Verdict) -> bool| -> Vec<_> {
@@ -159,6 +159,7 @@ mod tests {
         assert_eq!(found[0].remark.as_deref(), Some("too slow"));
         let nowhere = plane(&[Some(false), None]).statements();
         assert_eq!(nowhere[0].figures, "nowhere we looked (2 conditions, 1 of them open); 0 %");
+        assert_eq!(plane(&[Some(false)]).statements()[0].figures, "0 %");
     }
 
     #[test]

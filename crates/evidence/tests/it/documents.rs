@@ -1,7 +1,9 @@
 //! Where the links in the documents lead, and which documents are on the site.
 
+use crate::common::run;
 use longhaul_testing::documents;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +44,46 @@ fn the_site_has_every_document_that_users_read_and_no_other() {
         all.map(|path| path.strip_prefix(workspace()).unwrap().to_owned()).collect();
     documents.insert("CHANGELOG.md".into());
     assert_eq!(listed, documents);
+}
+
+#[test]
+fn the_results_page_says_what_the_lines_of_the_full_run_say() {
+    let made = tempfile::tempdir().unwrap();
+    let (page, table) = (made.path().join("page.html"), made.path().join("results.md"));
+    let results = workspace().join("docs/results");
+    let args = ["lab", "report", "--results"].map(OsStr::new);
+    let files =
+        [results.as_os_str(), "--out".as_ref(), page.as_os_str(), "--markdown".as_ref(), table.as_os_str()];
+    run(args.into_iter().chain(files)).expect_code(0);
+    let (made, kept) = (fs::read_to_string(table).unwrap(), workspace().join("docs/results.md"));
+    let kept = fs::read_to_string(kept).unwrap();
+    for (line, (made, kept)) in made.lines().zip(kept.lines()).enumerate() {
+        assert_eq!(
+            kept,
+            made,
+            "line {}; make it anew: longhaul lab report --results docs/results --markdown docs/results.md",
+            line + 1
+        );
+    }
+    assert_eq!(kept.lines().count(), made.lines().count());
+}
+
+#[test]
+fn the_readme_counts_the_papers_claims_as_the_results_page_does() {
+    let read = |name: &str| fs::read_to_string(workspace().join(name)).unwrap();
+    let page = read("docs/results.md");
+    let row = page.lines().find_map(|line| line.strip_prefix("| all | ")).unwrap();
+    let counts: Vec<usize> =
+        row.trim_end_matches(" |").split(" | ").map(|cell| cell.parse().unwrap()).collect();
+    let [claims, reproduced, somewhere, _, _, measured] = counts[..] else { panic!("{counts:?}") };
+    let words = read("README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        format!("Of {claims} claims in their texts {} hold here", reproduced + somewhere),
+        format!("{somewhere} of them only under some of the conditions"),
+        format!("{measured} hold over real sockets"),
+    ] {
+        assert!(words.contains(&said), "{said}");
+    }
 }
 
 /// Where the links of a text lead, but for those to other sites.

@@ -234,7 +234,7 @@ fn what_was_measured_and_what_was_simulated_stand_side_by_side() {
     let lines: Vec<usize> =
         figures.map(|end| text.lines().position(|line| line.ends_with(end)).unwrap()).into();
     assert_eq!(lines[1], lines[0] + 1, "{text}");
-    let far = "| fobs-fig1 | Both &lt;hauls&gt;: goodput | 1 | 1.25 | no |";
+    let far = "| fobs-fig1 | Both &lt;hauls&gt;: goodput | 1 | 0 | 1.25 | no |";
     assert!(text.lines().any(|line| line == far) && text.contains("\n* `fobs-fig1`: "), "{text}");
     assert!(page.contains("id=\"agreement\"") && page.contains("Why some are farther apart"));
     std::fs::write(&path, "{}\n").unwrap();

@@ -2,9 +2,8 @@
 
 use super::company::RANDOM_SHARED;
 use super::loss::{Counted, RANDOM_MAX};
-use super::refresh::EVERY;
 use super::startup::TRAIN_LEN;
-use super::{ALIKE, Adaptive, State, TIMER};
+use super::{ALIKE, Adaptive, REFRESH_EVERY, State, TIMER};
 use crate::control::{AckSample, BURST, RATE_MIN};
 use crate::units::{DatagramNumber, Time, nanos};
 use core::time::Duration;
@@ -94,7 +93,7 @@ impl Adaptive {
         let (datagrams, loss) = counted.until(ack, self.datagram_len);
         // While a test lasts no refresh begins: it takes no longer than half of the time between two, and a round trip or two.
         // Without a bound the worst cell of a grid falls from 61 to 47 %.
-        let is_long = ack.now >= test.began + EVERY / 2;
+        let is_long = ack.now >= test.began + REFRESH_EVERY / 2;
         if datagrams < self.loss.datagrams_to_judge(test.loss) && !is_long {
             return;
         }

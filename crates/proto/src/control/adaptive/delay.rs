@@ -1,8 +1,7 @@
 //! How long packets wait in the bottleneck's queue.
 
-use super::refresh::EVERY;
 use super::target::TARGET_MOST;
-use super::{LITTLE, NOISE_NS, TIMER};
+use super::{LITTLE, NOISE_NS, REFRESH_EVERY, TIMER};
 use crate::control::bbr::RTT_AGE;
 use crate::units::{Time, nanos};
 use core::time::Duration;
@@ -144,7 +143,7 @@ const DELAY_MAX: Duration = Duration::from_secs(3);
 /// The base delay is the least of one to two such spans. Each holds a BBR's look at the round trip, and a refresh. With 10 s a
 /// route that becomes four times longer is filled to 89 % (`share adaptive rate=50 rtt=20 newrtt=80 from=80 to=120`), but so it is
 /// with other numbers changed by a billionth.
-const STRETCH: Duration = RTT_AGE.saturating_add(EVERY);
+const STRETCH: Duration = RTT_AGE.saturating_add(REFRESH_EVERY);
 /// Below this share of the target the queue counts as empty: half a target counts as a queue, and little of that as none. With a
 /// tenth a policer of 50 Mb/s drops up to 12 % in five orders of twelve (`sharing`).
 const EMPTY_SHARE: f64 = LITTLE / 2.0;

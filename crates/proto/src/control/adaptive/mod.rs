@@ -589,6 +589,8 @@ impl Controller for Adaptive {
 /// Rates that differ by less are alike: packet pairs agree then, a test sends so much less, and so far above the ceiling
 /// last met it is another. What is seen in no more than this part of the time is chance: a host that was late, a queue.
 const ALIKE: f64 = 0.1;
+/// The queue is emptied so often: one interval for all, or they would not do it together.
+const REFRESH_EVERY: Duration = Duration::from_secs(2);
 /// What is seen so often is no chance. So many packet pairs that agree tell the link. After so many refreshes in vain, each twice
 /// as deep, others fill the queue. So many more that left the same, and lost nothing, have seen the route's delay.
 const OFTEN: u32 = 3;

@@ -3,7 +3,7 @@
 
 use super::ceiling::ROOM_RECOVERY;
 use super::known::Known;
-use super::{ALIKE, Adaptive, GROWTH_MAX, LITTLE, NOISE_NS, OFTEN, State, TICK_MIN};
+use super::{ALIKE, Adaptive, GROWTH_MAX, LITTLE, NOISE_NS, OFTEN, REFRESH_EVERY, State, TICK_MIN};
 use crate::control::AckSample;
 use crate::control::window::BETA;
 use crate::units::{Time, nanos};
@@ -54,7 +54,7 @@ impl Refresh {
             next: Time::ZERO,
             settles: Time::ZERO,
             judge_at: None,
-            every: (EVERY / 4).max(rtt * EVERY_FIRST_ROUNDS),
+            every: (REFRESH_EVERY / 4).max(rtt * EVERY_FIRST_ROUNDS),
             least_ns: f64::INFINITY,
             low_ns: f64::INFINITY,
             low_at: Time::ZERO,
@@ -90,7 +90,7 @@ impl Refresh {
 
     /// A new way to use the path begins.
     pub fn begin_anew(&mut self) {
-        (self.failures, self.bandwidth, self.every) = (0, 0.0, EVERY);
+        (self.failures, self.bandwidth, self.every) = (0, 0.0, REFRESH_EVERY);
     }
 
     /// What is sent from now on reaches the bottleneck with what others of our like send then.
@@ -200,7 +200,7 @@ impl Adaptive {
             }
         } else if least_ns <= self.delay.slack_ns(self.target_ns()).max(self.target_ns() / 2.0) {
             (self.refresh.failures, self.refresh.bandwidth) = (0, 0.0);
-            self.refresh.every = (self.refresh.every * 2).min(EVERY);
+            self.refresh.every = (self.refresh.every * 2).min(REFRESH_EVERY);
             self.refresh.met = Some(self.known(ack));
         } else if is_steady && least_ns < self.own_queue_ns() {
             self.take_for_route(now);
@@ -215,7 +215,7 @@ impl Adaptive {
     /// However little we sent, the queue was not empty: others fill it, or it is none.
     fn fail_refresh(&mut self, now: Time) {
         self.refresh.failures += 1;
-        self.refresh.every = EVERY;
+        self.refresh.every = REFRESH_EVERY;
         let back = self.refresh.rivals_left.filter(|(until, _)| now < *until);
         if self.is_background {
             self.refresh.failures = self.refresh.failures.min(OFTEN);
@@ -227,9 +227,7 @@ impl Adaptive {
     }
 }
 
-/// The queue is emptied so often: one interval for all, or they would not do it together. The first comes four times as
-/// soon, but not before so many round trips: with that `rough.toml` carries 75 instead of 71 %.
-pub(super) const EVERY: Duration = Duration::from_secs(2);
+/// The first comes four times as soon, but not before so many round trips: with that `rough.toml` carries 75 instead of 71 %.
 const EVERY_FIRST_ROUNDS: u32 = 10;
 /// Least delays that differ by no more than this share of a round trip and [`NOISE_NS`] are the same; so far below an empty
 /// queue a refresh goes.
