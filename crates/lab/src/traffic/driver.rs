@@ -1,6 +1,6 @@
 //! Where the traffic's flows begin, go on and end: one thread, sockets that never block.
 
-use super::flow::{Flow, Progress, open_receivers};
+use super::flow::{Flow, Progress, clamp_window, open_receivers};
 use super::plan::{Carrier, Source};
 use super::{Tally, count};
 use crate::datagrams::Ends;
@@ -42,6 +42,8 @@ pub(super) struct FlowDriver {
     apart: Vec<Apart>,
     /// The receiving ends of TCP connections, with their numbers.
     accepted: Vec<(Socket, usize)>,
+    /// What these may advertise at most.
+    window_bytes_max: Option<u32>,
     path: KnownPath,
     zero: u64,
     tally: Arc<Tally>,
@@ -80,6 +82,7 @@ impl FlowDriver {
             flows: vec![],
             apart: vec![],
             accepted: vec![],
+            window_bytes_max: window,
             path,
             zero,
             tally,
@@ -233,7 +236,13 @@ impl FlowDriver {
             // The kernel throws a TCP's bytes away without copying them, if asked to.
             let (socket, number) = &self.accepted[index];
             match recv(socket, &mut self.block[..], RecvFlags::TRUNC) {
-                Ok((_, len @ 1..)) => self.tally.received()[*number] += len as u64,
+                Ok((_, len @ 1..)) => {
+                    self.tally.received()[*number] += len as u64;
+                    if let Some(bytes) = self.window_bytes_max {
+                        // Refused by nothing that has just brought data.
+                        let _ = clamp_window(socket, bytes);
+                    }
+                }
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Ok((_, 0)) | Err(_) => drop(self.accepted.swap_remove(index)),
             }

@@ -129,7 +129,9 @@ pub(super) fn open_receivers(
     };
     let made = open(Type::STREAM).and_then(|listener| {
         if let Some(bytes) = window_bytes_max {
-            limit_window(&listener, bytes)?;
+            // With a size of its own a buffer does not grow.
+            listener.set_recv_buffer_size(ROOM * bytes as usize)?;
+            clamp_window(&listener, bytes)?;
         }
         listener.listen(BACKLOG)?;
         Ok((listener, open(Type::DGRAM)?))
@@ -137,16 +139,14 @@ pub(super) fn open_receivers(
     made.map_err(LabError::at("opening the sockets of a scenario's traffic"))
 }
 
-/// Connections that it accepts advertise no more than that. A small buffer does not do it: what share of one becomes window
-/// the kernel learns from the packets that come.
-fn limit_window(listener: &Socket, bytes: u32) -> io::Result<()> {
-    // With a size of its own a buffer does not grow, and the window with it.
-    listener.set_recv_buffer_size(ROOM * bytes as usize)?;
+/// Let a socket, or the connections that it accepts, advertise no more than that. A small buffer does not do it: what share of
+/// one becomes window the kernel learns from the packets that come, and forgets the clamp each time that it learns.
+pub(super) fn clamp_window(socket: &Socket, bytes: u32) -> io::Result<()> {
     let value = bytes as libc::c_int;
     let (name, len) = (libc::TCP_WINDOW_CLAMP, size_of_val(&value) as libc::socklen_t);
     // SAFETY: the call is given a live value and its size, of the type that it takes.
     let result = unsafe {
-        libc::setsockopt(listener.as_raw_fd(), libc::IPPROTO_TCP, name, (&raw const value).cast(), len)
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, name, (&raw const value).cast(), len)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
