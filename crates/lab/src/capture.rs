@@ -6,6 +6,7 @@ use crate::error::LabError;
 use crate::host::Host;
 use crate::lab::Lab;
 use crate::place::Place;
+use longhaul_net::option;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use socket2::{Domain, MaybeUninitSlice, MsgHdrMut, Socket, Type};
 use std::fs::File;
@@ -82,20 +83,18 @@ fn listen(host: &Host) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     // Cut by the kernel to what it allows.
     socket.set_recv_buffer_size(BUFFER_BYTES)?;
-    let on: libc::c_int = 1;
+    option::set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
     // SAFETY: all-zero is a valid `sockaddr_ll`, a plain C structure.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = host.link as i32;
-    // SAFETY: both calls are given a live value and its size, of the types that they take.
+    // SAFETY: the call is given a live address and its size.
     let done = unsafe {
-        let (value, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
-        let timed = libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, value, len);
         let (address, len) = ((&raw const address).cast(), size_of_val(&address) as libc::socklen_t);
-        timed == 0 && libc::bind(socket.as_raw_fd(), address, len) == 0
+        libc::bind(socket.as_raw_fd(), address, len)
     };
-    if done { Ok(socket) } else { Err(io::Error::last_os_error()) }
+    if done == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Until told to stop; then what is still in the socket.

@@ -29,6 +29,7 @@ pub mod link;
 pub mod local;
 pub mod marks;
 pub mod noise;
+pub mod option;
 pub mod patient;
 mod pipe;
 pub mod plain;

@@ -7,6 +7,7 @@ use crate::clock;
 use crate::dscp;
 use crate::flow_label::{labelled, without_label};
 use crate::local::LocalEnd;
+use crate::option;
 use longhaul_proto::dscp::Dscp;
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::scitag::SciTag;
@@ -180,7 +181,6 @@ impl UdpSocket {
         // Both are capped silently by the kernel; the drop counter and `receive_buffer` tell what follows from that.
         let _ = socket.set_recv_buffer_size(BUFFER_WANTED);
         let _ = socket.set_send_buffer_size(SEND_BUFFER_WANTED);
-        let fd = socket.as_raw_fd();
         for (level, name, value) in [
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1),
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1),
@@ -192,9 +192,9 @@ impl UdpSocket {
             (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
         ] {
             // Each is a convenience that the kernel or the address family may lack.
-            let _ = set_option(fd, level, name, value);
+            let _ = option::set(&socket, level, name, value);
         }
-        let gso = set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        let gso = option::set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
         bind(&socket)?;
         let receive_buffer = socket.recv_buffer_size().unwrap_or(0);
         let drops = DropMeter::new(receive_buffer);
@@ -203,10 +203,9 @@ impl UdpSocket {
 
     /// From now on every datagram tells to which of this host's addresses it came.
     pub fn tell_own_address(&self) {
-        let fd = self.socket.as_raw_fd();
         for (level, name) in [(libc::SOL_IP, libc::IP_PKTINFO), (libc::SOL_IPV6, libc::IPV6_RECVPKTINFO)] {
             // One of the two fits the address family.
-            let _ = set_option(fd, level, name, 1);
+            let _ = option::set(&self.socket, level, name, 1);
         }
     }
 
@@ -528,14 +527,6 @@ fn socket_addr(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
         }
         _ => None,
     }
-}
-
-fn set_option(fd: i32, level: i32, name: i32, value: i32) -> io::Result<()> {
-    // SAFETY: `value` lives through the call and its size is given.
-    let result = unsafe {
-        libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<i32>() as libc::socklen_t)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -181,7 +181,7 @@ pub(super) fn judge(timed: &[Timed], reading: Reading) -> Vec<Statement> {
         BOUNDED
             .judge_by(
                 // A single one that is later refutes it.
-                if late.figure > 0.0 { Finding::Fails } else { Finding::Holds },
+                Finding::plain(late.figure <= 0.0),
                 transfers,
                 format!("{most_s:.2} s at most; above 2 s {} {}", percent(&late), reading.words()),
             )

@@ -78,7 +78,8 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
     }
     let how = format!(
         "The kernel's own TCP, one congestion control at a time, over {RATE_MBIT} Mb/s; flows begin {} ms after \
-         one another and go on. {times}; means of {seeds} seed(s). Utilisation: what programs got, the background's included, over the link's rate ({:.1} % is full: headers); loss: packets dropped at the link over packets sent to \
+         one another and go on. {times}; means of {seeds} seed(s). Utilisation: what programs got, the background's \
+         included, over the link's rate ({:.1} % is full: headers); loss: packets dropped at the link over packets sent to \
          it; Jain's index over what each flow's program got.",
         START_GAP.as_millis(),
         FULL * 100.0

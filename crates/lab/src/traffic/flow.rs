@@ -2,12 +2,12 @@
 
 use crate::error::LabError;
 use crate::socket::sender_socket;
+use longhaul_net::option;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// A flow that has begun.
@@ -142,13 +142,7 @@ pub(super) fn open_receivers(
 /// Let a socket, or the connections that it accepts, advertise no more than that. A small buffer does not do it: what share of
 /// one becomes window the kernel learns from the packets that come, and forgets the clamp each time that it learns.
 pub(super) fn clamp_window(socket: &Socket, bytes: u32) -> io::Result<()> {
-    let value = bytes as libc::c_int;
-    let (name, len) = (libc::TCP_WINDOW_CLAMP, size_of_val(&value) as libc::socklen_t);
-    // SAFETY: the call is given a live value and its size, of the type that it takes.
-    let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, name, (&raw const value).cast(), len)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    option::set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes as i32)
 }
 
 /// So many times a window its packets fill at most of a buffer, with all that the kernel keeps beside them.
