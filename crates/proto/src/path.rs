@@ -14,6 +14,8 @@ use std::ops::Range;
 pub struct PathRate {
     /// The rate at which the train came in.
     pub rate: Rate,
+    /// The same without what of the train was lost: so much had room.
+    pub passed: Rate,
     /// Whether it came in slower than it left, so that this is the bottleneck's rate and not ours.
     pub is_bottleneck: bool,
 }
@@ -181,9 +183,9 @@ impl PathCheck {
     /// Rate of the train: bytes behind its first arrival over the time until its last.
     fn train_rate(&self) -> Option<PathRate> {
         let class = self.sent.first()?.class;
-        let train = self.sent.iter().take(TRAIN_LEN).filter(|p| p.class == class);
+        let train = || self.sent.iter().take(TRAIN_LEN).filter(|p| p.class == class);
         let mut arrivals: Vec<(Time, Time)> =
-            train.filter_map(|p| p.came.map(|(_, arrival)| (arrival, p.at))).collect();
+            train().filter_map(|p| p.came.map(|(_, arrival)| (arrival, p.at))).collect();
         if arrivals.len() < TRAIN_READ {
             return None;
         }
@@ -194,7 +196,8 @@ impl PathCheck {
         let offered = Rate::from_bytes_over(bytes, last.1.since(first.1));
         // A burst that one system call sent has no measurable spacing of its own.
         let rate = rate.min(TRAIN_RATE_MAX);
-        Some(PathRate { rate, is_bottleneck: rate < offered.min(TRAIN_RATE_MAX).scale(STRETCHED) })
+        let passed = rate.scale(arrivals.len() as f64 / train().count() as f64);
+        Some(PathRate { rate, passed, is_bottleneck: rate < offered.min(TRAIN_RATE_MAX).scale(STRETCHED) })
     }
 
     fn on_reply(&mut self, reached_us: Time, number: DatagramNumber, arrival: Time) {
@@ -341,6 +344,16 @@ mod tests {
         let report = check(1472, Rate::from_mbps(100.0), |n| n < 36);
         assert_eq!((report.largest_class, report.rate), (Some(1), None));
         assert!((RETRY_AFTER..RETRY_AFTER * 2).contains(&report.mute), "{report:?}");
+    }
+
+    #[test]
+    fn what_of_a_train_was_lost_had_no_room() {
+        let link = Rate::from_mbps(100.0);
+        let rate = check(1472, link, |n| (16..32).contains(&n)).rate.unwrap();
+        assert!((95.0..105.0).contains(&rate.rate.as_mbps()), "{rate:?}");
+        assert_eq!(rate.passed, rate.rate.scale(0.5));
+        let whole = check(1472, link, |_| false).rate.unwrap();
+        assert_eq!(whole.passed, whole.rate);
     }
 
     #[test]

@@ -33,7 +33,11 @@ fn config(choice: u8) -> ControlConfig {
     let has = |bit: u8| choice & 1 << bit > 0;
     let rate = Rate::from_mbps(f64::from(choice).max(1.0));
     ControlConfig {
-        path_rate: has(1).then_some(PathRate { rate, is_bottleneck: has(2) }),
+        path_rate: has(1).then_some(PathRate {
+            rate,
+            passed: rate.scale(f64::from(choice) / 255.0),
+            is_bottleneck: has(2),
+        }),
         rate: Some(Rate::from_mbps(50.0)),
         remembered: has(3).then_some(Remembered { rate, share: f64::from(choice) / 255.0 }),
         background: has(4),

@@ -138,7 +138,7 @@ impl Control {
     /// A controller for a path that has delivered so much, if that is known.
     pub fn build(&self, delivered: Option<Rate>) -> Box<dyn Controller> {
         // What TCP delivered beside others may be a part of what the path carries.
-        let known = delivered.map(|rate| PathRate { rate, is_bottleneck: !self.hands_over });
+        let known = delivered.map(|rate| PathRate { rate, passed: rate, is_bottleneck: !self.hands_over });
         self.kind.build(ControlConfig { path_rate: known.or(self.config.path_rate), ..self.config })
     }
 }

@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn a_mark_shortens_the_queue_that_is_aimed_at_once_a_round_trip() {
-        let rate = Some(PathRate { rate: Rate::from_mbps(100.0), is_bottleneck: true });
+        let rate = Rate::from_mbps(100.0);
+        let rate = Some(PathRate { rate, passed: rate, is_bottleneck: true });
         let config = ControlConfig { path_rate: rate, ..ControlConfig::new(1000, Duration::from_millis(40)) };
         let mut control = Adaptive::new(config);
         control.link = None;

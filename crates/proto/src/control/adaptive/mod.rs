@@ -243,7 +243,7 @@ impl Adaptive {
             jump: None,
         };
         if let Some(path) = config.path_rate {
-            adaptive.start_up(path.rate.0 as f64, path.is_bottleneck);
+            adaptive.start_up(path.rate.0 as f64, path.passed.0 as f64, path.is_bottleneck);
         }
         adaptive
     }

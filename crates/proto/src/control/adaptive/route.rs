@@ -101,7 +101,8 @@ mod tests {
 
     /// Whether a delay that grows from 20 to 100 ms at once is looked into, while the host lost `time_lost`.
     fn is_looked_into(time_lost: Duration) -> bool {
-        let path_rate = Some(PathRate { rate: Rate::from_mbps(8.0), is_bottleneck: true });
+        let rate = Rate::from_mbps(8.0);
+        let path_rate = Some(PathRate { rate, passed: rate, is_bottleneck: true });
         let config = ControlConfig { path_rate, ..ControlConfig::new(1000, Duration::from_millis(20)) };
         let mut control = Adaptive::new(config);
         (0..500).for_each(|ms| control.on_ack(&ack(ms, ms)));

@@ -9,13 +9,13 @@ use crate::units::Rate;
 use core::time::Duration;
 
 impl Adaptive {
-    /// A train came in at `rate`. The path may be in use by others, so less than that is sent first. A train that the path
-    /// did not stretch tells only that there is at least so much: go on doubling then.
-    pub(super) fn start_up(&mut self, rate: f64, is_bottleneck: bool) {
+    /// A train came in at `rate`, what of it was not lost at `passed`. The path may be in use by others, so less than that is sent
+    /// first. A train that the path did not stretch tells only that there is at least so much: go on doubling then.
+    pub(super) fn start_up(&mut self, rate: f64, passed: f64, is_bottleneck: bool) {
         self.state = State::Cruise;
         self.growth = GROWTH_MAX;
         self.link = is_bottleneck.then_some(rate);
-        self.bandwidth = (rate * ALONE_SHARE / (1.0 + GROWTH_MAX)).max(RATE_MIN);
+        self.bandwidth = (passed * ALONE_SHARE / (1.0 + GROWTH_MAX)).max(RATE_MIN);
         self.startup = Some(if is_bottleneck { rate } else { f64::INFINITY });
     }
 
@@ -42,15 +42,38 @@ impl Adaptive {
     /// does, too.
     pub(super) fn lose_train(&mut self) {
         let tcp = WINDOW_FIRST as f64 * self.datagram_len * 8.0 / self.rtt.as_secs_f64();
-        self.start_up(tcp.min(RATE_MOST), false);
+        let rate = tcp.min(RATE_MOST);
+        self.start_up(rate, rate, false);
     }
 
     /// Begin with what the train said until now.
     pub(super) fn leave_train(&mut self) {
-        self.start_up(self.bandwidth.min(RATE_MOST), self.bandwidth < RATE_MOST * (1.0 - ALIKE));
+        let rate = self.bandwidth.min(RATE_MOST);
+        self.start_up(rate, rate, self.bandwidth < RATE_MOST * (1.0 - ALIKE));
     }
 }
 
 /// The first train: so many datagrams back to back; read when seven tenths of them have come in after its first: with ten
 /// datagrams a policer of 20 Mb/s drops up to 7 % (`sharing`).
 pub(super) const TRAIN_LEN: f64 = 16.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{ControlConfig, Controller};
+    use crate::path::PathRate;
+
+    #[test]
+    fn who_lost_half_of_the_train_begins_at_half_and_knows_the_link() {
+        let begin = |passed_mbps: f64| {
+            let (rate, passed) = (Rate::from_mbps(100.0), Rate::from_mbps(passed_mbps));
+            let path_rate = Some(PathRate { rate, passed, is_bottleneck: true });
+            Adaptive::new(ControlConfig { path_rate, ..ControlConfig::new(1000, Duration::from_millis(40)) })
+        };
+        let mbps = |control: &Adaptive| control.pacing_rate().unwrap().as_mbps();
+        let (all, half) = (begin(100.0), begin(50.0));
+        assert!((69.0..71.0).contains(&mbps(&all)), "{}", mbps(&all));
+        assert!((34.0..36.0).contains(&mbps(&half)), "{}", mbps(&half));
+        assert_eq!(all.link_rate(), half.link_rate());
+    }
+}
