@@ -16,7 +16,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// One directed path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WidePath {
     /// Rate, round trip, queue, random loss, seed.
     pub scenario: Scenario,

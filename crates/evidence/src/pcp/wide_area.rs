@@ -132,27 +132,38 @@ fn responses(row: RowKind, path: &WidePath, count: u64) -> Vec<f64> {
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
-    let (of_paths, rounds, limit_s) = bench.pick(([380, 76], 10, 60), ([8, 2], 2, 15), ([1, 1], 1, 3));
+    let (of_paths, rounds, limit_s) = bench.pick(([380, 380], 10, 60), ([8, 2], 2, 15), ([1, 1], 1, 3));
     let rows = bench.pick(&RowKind::MEASURED[..], &RowKind::MEASURED[..], &RowKind::MEASURED[..3]);
     // What the paper compares for the second, everybody for the first.
-    let rows = [rows, &RowKind::MEASURED[..3]];
-    bench.expect_runs(of_paths.iter().sum());
+    let others_rows = &RowKind::MEASURED[..3];
+    let [paths, others_paths] = [0, 1].map(|at| {
+        let all = paths(bench.options.seed, MEASURED[at]);
+        evenly(all, of_paths[at])
+    });
+    let differing: Vec<&WidePath> = others_paths.iter().filter(|path| !paths.contains(path)).collect();
+    bench.expect_runs(paths.len() + differing.len());
     let limits = Times::new(bench, limit_s);
-    let mut found = vec![];
-    for ((population, count), rows) in iter::zip(iter::zip(MEASURED, of_paths), rows) {
-        let paths = evenly(paths(bench.options.seed, population), count);
-        let times =
-            side_by_side(bench, AT_A_TIME, &paths, |path, halt| over(path, rows, rounds, limits, halt))?;
-        found.push(Drawn::of(population, paths, rows, &times));
-    }
-    let first = found.remove(0);
+    let times = side_by_side(bench, AT_A_TIME, &paths, |path, halt| over(path, rows, rounds, limits, halt))?;
+    let mut differing = side_by_side(bench, AT_A_TIME, &differing, |path, halt| {
+        over(path, others_rows, rounds, limits, halt)
+    })?
+    .into_iter();
+    let of_path = |path| match paths.iter().position(|one| one == path) {
+        Some(same) => Some(times[same][..others_rows.len()].to_vec()),
+        None => differing.next(),
+    };
+    let others_times: Vec<_> = others_paths.iter().filter_map(of_path).collect();
     let how = format!(
-        "{} of them of the first population and {} of the second; on each {rounds} transfers of 250 KB by \
-         everyone in turns, one after another, while the others' traffic goes on; given up after {limit_s} s, which then is \
-         its time. {METHOD}",
+        "{} of them of the first population and {} of the second, of which those that are in both are measured once; on each \
+         {rounds} transfers of 250 KB by everyone in turns, one after another, while the others' traffic goes on; given up \
+         after {limit_s} s, which then is its time. {METHOD}",
         of_paths[0], of_paths[1]
     );
-    Ok(Raw { how, first, others: found })
+    Ok(Raw {
+        how,
+        first: Drawn::of(MEASURED[0], paths, rows, &times),
+        others: vec![Drawn::of(MEASURED[1], others_paths, others_rows, &others_times)],
+    })
 }
 
 /// So many of them, evenly from all, so that every host is an end of some.
