@@ -21,8 +21,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::either(
 .in_parts()
 .alone()
 .differing(
-    "copies are measured with --quick from 8 s to 14 s on, before a BBR has been found out by its dips ten seconds apart, and \
-     while who came first has what it had; the same is simulated from 30 s on",
+    "what copies lose counts from their first packet on, path check included, what is simulated from 30 s on; a busy host takes \
+     from copies; with --quick they are measured from 8 s to 14 s, before a BBR has been found out by its dips ten seconds apart",
 );
 
 const ONE_BBR: Claim =

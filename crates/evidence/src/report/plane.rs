@@ -1,7 +1,6 @@
 //! Claims under several conditions, where a paper does not say under which one it was measured.
 
 use super::{Findings, Statement, Table, Verdict};
-use std::iter;
 
 /// What came of each claim under each condition: the same claims in the same order. The first condition is the one that
 /// our own claims are for.
@@ -22,10 +21,12 @@ impl Plane {
         (0..claims).map(|claim| self.statement(claim)).collect()
     }
 
-    /// What an experiment hands to its report: these, and the table of where they hold before its own.
+    /// What an experiment hands to its report: these, and before its own tables that of where they hold, if it looked at several
+    /// places.
     pub fn findings(&self, mut method: Vec<String>, tables: impl IntoIterator<Item = Table>) -> Findings {
         method.extend(self.together());
-        let tables = iter::once(self.table("conditions")).chain(tables).collect();
+        let where_they_hold = (self.conditions.len() > 1).then(|| self.table());
+        let tables = where_they_hold.into_iter().chain(tables).collect();
         Findings { method, tables, statements: self.statements() }
     }
 
@@ -90,10 +91,14 @@ impl Plane {
     }
 
     /// A row for each condition, a column for each of the papers' claims in their order.
-    fn table(&self, name: impl Into<String>) -> Table {
+    fn table(&self) -> Table {
         let statements = self.conditions.first().map_or(&[][..], |(_, statements)| statements);
-        let rows = Table::of(name, "Where the paper's claims hold, which are listed below", &self.conditions)
-            .text("conditions", |(condition, _)| condition.as_str());
+        let rows = Table::of(
+            "conditions",
+            "Where the paper's claims hold, which are listed below",
+            &self.conditions,
+        )
+        .text("conditions", |(condition, _)| condition.as_str());
         let papers = (0..statements.len()).filter(|claim| statements[*claim].paper.is_some());
         let rows = papers.enumerate().fold(rows, |rows, (number, claim)| {
             rows.text(format!("claim {}", number + 1), move |(_, statements)| {
@@ -180,8 +185,14 @@ mod tests {
     }
 
     #[test]
+    fn one_condition_has_no_table() {
+        let tables = |found| plane(found).findings(vec![], []).tables.len();
+        assert_eq!((tables(&[Some(true)]), tables(&[Some(true), Some(false)])), (0, 1));
+    }
+
+    #[test]
     fn the_table_has_what_came_of_the_papers_claims_under_each_condition() {
-        let table = plane(&[Some(false), Some(true)]).table("plane");
+        let table = plane(&[Some(false), Some(true)]).table();
         assert_eq!((table.columns.len(), table.rows.len()), (2, 2));
     }
 }
