@@ -3,13 +3,13 @@
 //! The kernel lends a label to a socket, which puts it on its packets to the address that it is connected to. The label is a
 //! courtesy: where it is not to be had all goes on without it.
 
+use crate::option;
 use crate::random::random;
 use longhaul_proto::scitag::SciTag;
 use socket2::{Domain, Socket, Type};
 use std::io;
-use std::mem::size_of;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 /// Whether the kernel lends labels; else why not.
 pub fn check() -> io::Result<()> {
@@ -63,15 +63,8 @@ fn lease(socket: impl AsFd, peer: Ipv6Addr, label: u32) -> io::Result<()> {
         linger: 0,
         pad: 0,
     };
-    set(&socket, libc::IPV6_FLOWLABEL_MGR, request)?;
-    set(&socket, libc::IPV6_FLOWINFO_SEND, 1 as libc::c_int)
-}
-
-fn set<T: Copy>(socket: &impl AsFd, name: libc::c_int, value: T) -> io::Result<()> {
-    let (fd, len) = (socket.as_fd().as_raw_fd(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: `value` lives through the call, its size is given, and it is plain data without padding.
-    let result = unsafe { libc::setsockopt(fd, libc::SOL_IPV6, name, (&raw const value).cast(), len) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    option::set_plain(&socket, libc::SOL_IPV6, libc::IPV6_FLOWLABEL_MGR, request)?;
+    option::set(&socket, libc::SOL_IPV6, libc::IPV6_FLOWINFO_SEND, 1)
 }
 
 /// Of the same header.
@@ -90,6 +83,7 @@ mod tests {
     use crate::udp::{ReceiveBuffers, UdpSocket};
     use std::mem::zeroed;
     use std::net::{TcpListener, UdpSocket as StdSocket};
+    use std::os::fd::AsRawFd;
     use std::time::{Duration, Instant};
 
     fn tag() -> Option<SciTag> {
@@ -127,7 +121,7 @@ mod tests {
     fn datagrams_have_the_label_of_their_tag() {
         check().unwrap();
         let there = StdSocket::bind("[::1]:0").unwrap();
-        set(&there, libc::IPV6_FLOWINFO, 1 as libc::c_int).unwrap();
+        option::set(&there, libc::SOL_IPV6, libc::IPV6_FLOWINFO, 1).unwrap();
         let (peer, any) = (there.local_addr().unwrap(), "[::]:0".parse().unwrap());
         for _ in 0..16 {
             let mut here = UdpSocket::bind(any, false).unwrap();

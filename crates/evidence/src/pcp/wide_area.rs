@@ -136,23 +136,23 @@ fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
     let rows = bench.pick(&RowKind::MEASURED[..], &RowKind::MEASURED[..], &RowKind::MEASURED[..3]);
     // What the paper compares for the second, everybody for the first.
     let others_rows = &RowKind::MEASURED[..3];
-    let [paths, others_paths] = [0, 1].map(|at| {
-        let all = paths(bench.options.seed, MEASURED[at]);
-        evenly(all, of_paths[at])
-    });
-    let differing: Vec<&WidePath> = others_paths.iter().filter(|path| !paths.contains(path)).collect();
-    bench.expect_runs(paths.len() + differing.len());
+    let draw = |at: usize| evenly(paths(bench.options.seed, MEASURED[at]), of_paths[at]);
+    let (paths, others_paths) = (draw(0), draw(1));
+    let same: Vec<Option<usize>> =
+        others_paths.iter().map(|path| paths.iter().position(|one| one == path)).collect();
+    let differing = iter::zip(&others_paths, &same).filter(|(_, same)| same.is_none());
+    let jobs: Vec<(&WidePath, &[RowKind])> =
+        paths.iter().map(|path| (path, rows)).chain(differing.map(|(path, _)| (path, others_rows))).collect();
+    bench.expect_runs(jobs.len());
     let limits = Times::new(bench, limit_s);
-    let times = side_by_side(bench, AT_A_TIME, &paths, |path, halt| over(path, rows, rounds, limits, halt))?;
-    let mut differing = side_by_side(bench, AT_A_TIME, &differing, |path, halt| {
-        over(path, others_rows, rounds, limits, halt)
-    })?
-    .into_iter();
-    let of_path = |path| match paths.iter().position(|one| one == path) {
-        Some(same) => Some(times[same][..others_rows.len()].to_vec()),
+    let mut times =
+        side_by_side(bench, AT_A_TIME, &jobs, |(path, rows), halt| over(path, rows, rounds, limits, halt))?;
+    let mut differing = times.split_off(paths.len()).into_iter();
+    let of_path = |same: Option<usize>| match same {
+        Some(at) => Some(times[at][..others_rows.len()].to_vec()),
         None => differing.next(),
     };
-    let others_times: Vec<_> = others_paths.iter().filter_map(of_path).collect();
+    let others_times: Vec<_> = same.into_iter().filter_map(of_path).collect();
     let how = format!(
         "{} of them of the first population and {} of the second, of which those that are in both are measured once; on each \
          {rounds} transfers of 250 KB by everyone in turns, one after another, while the others' traffic goes on; given up \

@@ -5,10 +5,10 @@ use super::measure;
 use super::probe::{self, within};
 use crate::watched::{check, start};
 use longhaul_lab::{Lab, Scenario, Side, tcp};
+use longhaul_net::option;
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -100,15 +100,7 @@ fn datagrams(lab: &Lab, runs: u32, run: u32) -> io::Result<BTreeSet<u32>> {
     let (sender, receiver) = (bind(Side::Left)?, bind(Side::Right)?);
     sender.connect(receiver.local_addr()?)?;
     receiver.set_read_timeout(Some(Duration::from_millis(500)))?;
-    let payload = PAYLOAD as libc::c_int;
-    // SAFETY: the option takes a `c_int`, which lives across the call.
-    let result = unsafe {
-        let (value, len) = ((&raw const payload).cast(), size_of_val(&payload) as libc::socklen_t);
-        libc::setsockopt(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, len)
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    option::set(&sender, libc::SOL_UDP, libc::UDP_SEGMENT, PAYLOAD as i32)?;
     let (mut came, mut datagram) = (BTreeSet::new(), [0; PAYLOAD]);
     for first in (0..runs).map(|n| n * run) {
         let numbered = |n: u32| [&n.to_le_bytes()[..], &[0; PAYLOAD - 4]].concat();

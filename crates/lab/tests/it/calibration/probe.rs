@@ -1,11 +1,11 @@
 //! Numbered, time-stamped UDP packets from one host to the other, and what became of them.
 
 use longhaul_lab::{Lab, Place};
+use longhaul_net::option;
 use longhaul_testing::machine::note_pause;
 use socket2::{Domain, MaybeUninitSlice, MsgHdrMut, Socket, Type};
 use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use std::{io, thread};
@@ -156,14 +156,8 @@ pub fn bind(address: Ipv4Addr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     socket.set_recv_buffer_size(4 << 20)?;
     socket.bind(&SocketAddr::from(SocketAddrV4::new(address, 0)).into())?;
-    let on: libc::c_int = 1;
-    // SAFETY: the option takes a `c_int`, which lives across the call.
-    let result = unsafe {
-        let value = (&raw const on).cast();
-        let len = size_of_val(&on) as libc::socklen_t;
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, value, len)
-    };
-    if result == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+    option::set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+    Ok(socket)
 }
 
 /// Longer than any round trip measured here, so that what is still on its way is waited for.
