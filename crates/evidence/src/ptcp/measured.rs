@@ -5,7 +5,6 @@ use super::{
     VARIANTS, WINDOWS_BDP, background, path,
 };
 use crate::ExperimentError;
-use crate::Scale;
 use crate::lab::bench::Bench;
 use crate::lab::datagrams::failed;
 use crate::lab::figures::possible;
@@ -18,28 +17,11 @@ use longhaul_proto::control::ControllerKind;
 use longhaul_sim::flow::{ENDLESS, FlowSpec, KnownPath};
 use longhaul_sim::metrics::jain;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// What this program has measured last, and in how many runs the emulator was late: three experiments are reports of it.
-type Last = (Scale, u64, Measured, (usize, usize));
-static LAST: Mutex<Option<Last>> = Mutex::new(None);
-
-/// Measure, or give what was measured at this scale and with this seed before.
-pub(super) fn once(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
-    let (scale, seed) = (bench.options.scale, bench.options.seed);
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, _, measured, late)) = last.as_ref().filter(|one| (one.0, one.1) == (scale, seed)) {
-        bench.take_over(*late);
-        return Ok(measured.clone());
-    }
-    let measured = measure(bench)?;
-    *last = Some((scale, seed, measured.clone(), bench.late_runs()));
-    Ok(measured)
-}
-
-fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
+/// Measure.
+pub(super) fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
     let counts: &[u64] = bench.pick(&COUNTS[..], &[1, 5, 10, 30], &[2]);
     let buffers: &[f64] = bench.pick(&BUFFERS_BDP[..2], &BUFFERS_BDP[..1], &BUFFERS_BDP[..1]);
     let windows: &[_] = bench.pick(&WINDOWS_BDP[..4], &WINDOWS_BDP[..3], &WINDOWS_BDP[..1]);
@@ -85,7 +67,7 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
         FULL * 100.0
     );
     let method = [how].into_iter().chain(remarks).collect();
-    Ok(Measured { grids: plan.grids(&cells), method })
+    Ok(Measured { grids: plan.grids(&cells), method, late: bench.late_runs() })
 }
 
 /// Those that can be had, and a remark on each that cannot.

@@ -32,7 +32,7 @@ pub(super) fn run(options: &Options<'_>) -> Measured {
         START_GAP.as_millis(),
         FULL * 100.0
     );
-    Measured { grids: plan.grids(&cells), method: vec![method] }
+    Measured { grids: plan.grids(&cells), method: vec![method], late: (0, 0) }
 }
 
 fn simulate(job: &Job<'_>, times: &Times) -> Cell {

@@ -350,6 +350,23 @@ fn a_killed_experiment_goes_on_behind_the_runs_that_were_done() {
 }
 
 #[test]
+fn what_can_be_measured_is_simulated_on_demand() {
+    let folder = tempfile::tempdir().unwrap();
+    let simulated = |id| lab_run(folder.path(), &[id, "--simulated", "--smoke"]);
+    Running::start(&mut simulated("fobs-fig3")).finish().expect_code(0);
+    let head = &lines(&fs::read_to_string(folder.path().join("fobs-fig3.simulated.jsonl")).unwrap())[0];
+    assert_eq!(head["origin"], "simulator");
+    assert!(head["build"].is_string(), "{head}");
+    assert!(head["command"].as_str().unwrap().ends_with("fobs-fig3 --simulated --smoke"), "{head}");
+    for (id, reason) in
+        [("versus", "versus is measured alone; leave --simulated out"), ("all", "neither --only nor")]
+    {
+        let refused = Running::start(&mut simulated(id)).finish().expect_code(2);
+        assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("results");

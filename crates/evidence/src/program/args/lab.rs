@@ -44,7 +44,7 @@ pub struct LabRunArgs {
     pub ids: Vec<String>,
     /// In place of experiments: run this at the left end, by sh, with the ends' addresses in $LEFT and $RIGHT
     #[arg(long, value_name = "CMD", requires = "scenario",
-        conflicts_with_all = ["ids", "quick", "smoke", "out", "seed", "only", "again"])]
+        conflicts_with_all = ["ids", "quick", "smoke", "out", "seed", "only", "again", "simulated"])]
     pub with: Option<String>,
     /// With --with: the path, as a file
     #[arg(long, value_name = "FILE", requires = "with")]
@@ -77,6 +77,9 @@ pub struct LabRunArgs {
     /// Of an experiment over several paths: only those whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
+    /// In the simulator, also what can be measured over emulated paths: a result is stored beside that one's
+    #[arg(long, conflicts_with = "only")]
+    pub simulated: bool,
 }
 
 /// Be an end of a plain TCP copy that others are compared with

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Run them, those that wait for their paths most of the time beside each other; a failure does not stop the others.
 pub fn run(args: &LabRunArgs) -> Result<Exit, Failure> {
-    if args.ids.len() > 1 || args.only.is_some() {
+    if args.ids.len() > 1 || args.only.is_some() || args.simulated {
         return Err(Failure::Usage(
-            "all stands by itself: name no experiment beside it, and no --only".into(),
+            "all stands by itself: name no experiment beside it, and neither --only nor --simulated".into(),
         ));
     }
     let begun = Instant::now();

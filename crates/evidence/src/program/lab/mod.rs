@@ -16,7 +16,7 @@ use crate::program::listing;
 use crate::program::output::{self, Exit};
 use crate::program::progress::Progress;
 use crate::program::values::describe;
-use crate::report::text;
+use crate::report::{Origin, text};
 use longhaul_cli::failure::Failure;
 use longhaul_lab::variants;
 use longhaul_proto::suggest::unknown;
@@ -67,6 +67,9 @@ fn measure(args: &LabRunArgs) -> Result<Exit, Failure> {
             whole.id
         )));
     }
+    if let Some(real) = chosen.iter().find(|one| args.simulated && !one.origins().contains(&Origin::Simulator)) {
+        return Err(Failure::Usage(format!("{} is measured alone; leave --simulated out", real.id)));
+    }
     let session = Session::start(args)?;
     let (is_one, mut exit) = (chosen.len() == 1, Exit::Done);
     for (number, experiment) in chosen.into_iter().enumerate() {
@@ -97,9 +100,10 @@ fn find(id: &str) -> Result<&'static Experiment, Failure> {
 
 /// Measure, store and print what comes of it: that also where it cannot be stored.
 fn present(session: &Session<'_>, experiment: &'static Experiment) -> Result<(), Failure> {
+    let origin = if session.args.simulated { Origin::Simulator } else { experiment.origins()[0] };
     let progress = Progress::new(experiment.id, "runs");
     let show = |done, total| progress.show(done, total);
-    let result = session.perform(experiment, experiment.origins()[0], &show);
+    let result = session.perform(experiment, origin, &show);
     progress.clear();
     let stored = result?;
     let kept = session.store(experiment, &stored);

@@ -174,7 +174,7 @@ impl<'a> Session<'a> {
     fn command(&self, experiment: &Experiment, origin: Origin) -> String {
         let (command, id) = (listing::command_line(), experiment.id);
         let mut words = command.split(' ');
-        if origin != experiment.origins()[0] {
+        if origin != experiment.origins()[0] && !self.args.simulated {
             let quick = if self.args.quick { " --quick" } else { "" };
             return format!("{} sim {id}{quick} --seed {}", words.next().unwrap_or_default(), self.args.seed);
         }
