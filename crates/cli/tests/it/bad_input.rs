@@ -50,6 +50,30 @@ fn a_wrong_token_is_named() {
     assert_eq!(names(there.path()), Vec::<String>::new());
 }
 
+#[test]
+fn of_several_sources_one_that_is_missing_does_not_make_the_other_replace_the_destination() {
+    let (here, there) = (folder(), folder());
+    let server = Server::start(there.path(), &[]);
+    for place in [here.path(), there.path()] {
+        write(place.join("source"), b"new");
+        write(place.join("precious"), b"old");
+    }
+    let local = |name: &str| here.path().join(name).into_os_string();
+    let far = |name: &str| OsString::from(server.url(name));
+    for args in [
+        [local("source"), local("missing"), far("precious")],
+        [far("source"), far("missing"), local("precious")],
+    ] {
+        let error = server.cp(&args).expect_code(1).stderr;
+        assert!(error.contains("not a folder"), "{error}");
+    }
+    for place in [here.path(), there.path()] {
+        assert_eq!(fs::read(place.join("precious")).unwrap(), b"old");
+    }
+    server.cp([local("source"), local("missing"), far("both")]).expect_code(1);
+    assert_eq!(fs::read(there.path().join("both/source")).unwrap(), b"new");
+}
+
 /// A file with a token that is not the server's.
 fn other_token(folder: &Path) -> OsString {
     let path = folder.join("other");

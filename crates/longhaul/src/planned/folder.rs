@@ -170,6 +170,7 @@ fn list(
         preserve: options.preserve,
         ..ScanOptions::default()
     };
+    let is_of_many = sources.len() > 1 || options.files_from.is_some();
     let sources: Vec<_> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
     let path = folder.join(LIST);
     let mut out = BufWriter::new(File::create(&path).map_err(PlanError::at(&path))?);
@@ -188,6 +189,7 @@ fn list(
         return Err(PlanError::Interrupted);
     }
     out.flush().and_then(|()| out.get_ref().sync_all()).map_err(PlanError::at(&path))?;
+    plan.is_single &= !is_of_many;
     if plan.entries == 0 {
         let first = left.failures.first.first().map(FileFailure::to_string);
         let why = first.or(left.warnings.pop()).unwrap_or_else(|| "everything is left out".into());

@@ -133,6 +133,21 @@ pub fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
     }
 }
 
+/// The same with a slash at its end, which says that it is a folder.
+fn as_folder(location: &Location) -> Location {
+    let mut location = location.clone();
+    match &mut location {
+        Location::Local(path) => path.push(""),
+        Location::Pipe => {}
+        Location::Ssh { path, .. } | Location::Daemon { path, .. } => {
+            if path.last().is_some_and(|last| *last != b'/') {
+                path.push(b'/');
+            }
+        }
+    }
+    location
+}
+
 impl CopyRequest {
     /// Sort out which side is where.
     fn plan(
@@ -141,6 +156,9 @@ impl CopyRequest {
         options: &CopyOptions,
     ) -> Result<CopyRequest, RequestError> {
         check_options(options)?;
+        // Where several things are asked for, one that is not there does not make another take the destination's name.
+        let is_of_many = sources.len() > 1 || options.files_from.is_some();
+        let dest = &if is_of_many { as_folder(dest) } else { dest.clone() };
         let is_pipe = |location: &Location| matches!(location, Location::Pipe);
         let request = match split(dest) {
             _ if is_pipe(dest) || sources.iter().any(is_pipe) => {
