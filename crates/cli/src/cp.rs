@@ -125,6 +125,10 @@ fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failur
     if args.paths.len() < 2 {
         return Err(Failure::Usage("only one path is given: a copy needs <SRC>... and <DST>".into()));
     }
+    // That it requires --plan is not asked where what that conflicts with is given.
+    if args.part.is_some() {
+        return Err(Failure::Usage("--part is one of a plan; name that with --plan".into()));
+    }
     let place = |arg: &OsString| if arg == PIPE { Ok(Location::Pipe) } else { location(arg) };
     let mut sources = args.paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     let dest = sources.pop().ok_or(longhaul::Error::from(RequestError::NoSource))?;

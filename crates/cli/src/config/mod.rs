@@ -68,7 +68,7 @@ pub enum ConfigError {
 }
 
 /// What a file says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Where to listen.
     pub listen: Option<SocketAddr>,

@@ -4,11 +4,13 @@ mod audit;
 mod metrics;
 mod paste;
 mod records;
+mod reload;
 mod sandbox;
 mod stores;
 
 use self::paste::Paste;
 use self::records::Kept;
+use self::reload::{Started, readable_secrets, reloader};
 use self::sandbox::Needs;
 use self::stores::Stores;
 use crate::args::ServeArgs;
@@ -55,7 +57,8 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let lost = Arc::new(OnceLock::new());
     stores.watch(end_without_store(&lost, &stop)).map_err(|error| Failure::Failed(describe(&error)))?;
     let stores = Arc::new(stores);
-    let hang_up = plan.config.clone().map(|path| reloader(path, admission, stores.clone()));
+    let started = plan.config.clone().map(|config| Started { config, needs: needs.clone() });
+    let hang_up = started.map(|started| reloader(started, admission, stores.clone()));
     let mut failed = None;
     longhaul::serve(options, stop.clone(), |bound| {
         let warnings = needs.map(|needs| sandbox::enter(&needs)).unwrap_or_default();
@@ -112,8 +115,8 @@ struct Plan {
     firefly: Option<CollectorName>,
     /// How object stores are reached, besides what the environment says.
     store: Vec<(&'static str, String)>,
-    /// The file to read again when asked to.
-    config: Option<PathBuf>,
+    /// The file to read again when asked to, and what it said.
+    config: Option<(PathBuf, Config)>,
     /// Read again with it.
     key_file: Option<PathBuf>,
     greeting: Greeting,
@@ -141,9 +144,11 @@ impl Plan {
         if !is_private && !policy.users.is_empty() {
             warn(&ConfigError::NotPrivate(path.into()).to_string());
         }
+        readable_secrets(path, &config, &policy).iter().for_each(|line| warn(line));
         if policy.users.is_empty() {
             warn(&format!("there are no users yet: longhaul user add NAME --config {}", path.display()));
         }
+        let started = config.clone();
         Ok(Plan {
             listen: args.listen.or(config.listen).unwrap_or_else(everywhere),
             policy,
@@ -156,7 +161,7 @@ impl Plan {
             announce: config.announce,
             firefly: config.firefly,
             store: config.store,
-            config: Some(path.into()),
+            config: Some((path.into(), started)),
             key_file: Some(config.key_file),
             greeting: Greeting::Config(path.display().to_string()),
         })
@@ -199,7 +204,7 @@ impl Plan {
     /// What of the file system it takes: what it serves, and the configuration's folder to read that again.
     fn needs(&self) -> Needs {
         let mut needs = Needs { connect: self.third_party, set_all: self.may_set_all, ..Needs::default() };
-        if let Some(config) = &self.config {
+        if let Some((config, _)) = &self.config {
             // Where it is, if this is a link; a whole folder, as changing a file puts another in its place.
             let config = std::fs::canonicalize(config).unwrap_or_else(|_| config.clone());
             needs.read.extend(config.parent().map(Path::to_path_buf));
@@ -255,21 +260,6 @@ fn load(path: &Path) -> Result<(Config, Policy), ConfigError> {
     let mut policy = std::mem::take(&mut config.policy);
     policy.identity = Some(load_or_make(&config.key_file, path)?);
     Ok((config, policy))
-}
-
-/// Reads the configuration again. One that is of no use is refused, and the old one stays.
-fn reloader(path: PathBuf, admission: Admission, stores: Arc<Stores>) -> signals::HangUp {
-    Box::new(move || {
-        let replaced = load(&path).map_err(Failure::from).and_then(|(_, mut policy)| {
-            stores.put_in_place(&mut policy)?;
-            let users = policy.users.len();
-            Ok(admission.replace(policy).map(|()| users)?)
-        });
-        match replaced {
-            Ok(users) => tracing::info!("{} was read again: {users} users", path.display()),
-            Err(error) => tracing::error!("the old configuration stays: {error}"),
-        }
-    })
 }
 
 /// The default port on every address, of IPv4 alone where the host has no IPv6.

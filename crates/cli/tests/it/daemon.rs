@@ -473,6 +473,9 @@ fn what_is_not_served_cannot_be_opened_and_threads_are_bound_too() {
     // The key, which lies elsewhere too, and the file, which another took the place of, can be read again.
     site.add("bob", &["data"]);
     daemon.reload("was read again: 2 users");
+    site.add("carol", &["data=read-write"]);
+    daemon.reload("restart the server for: ");
+    assert!(daemon.said().contains("read-write for carol"), "{}", daemon.said());
     site.write(&with);
     without_sandbox.reload("was read again");
     daemon.reload("the old configuration stays: ");

@@ -92,6 +92,7 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--why", "--quiet", "a", "h:b"], "cannot be used with");
     refused(&["--files-from", "/nowhere/list", "a", "h:b"], "no such file");
     refused(&["--files-from", "/dev/null", "--delete", "a", "h:b"], "leave one of the two out");
+    refused(&["--part", "3", "a", "h:b"], "--plan");
     refused(&["--exclude", "[a", "a", "h:b"], "--exclude \"[a\"");
     refused(&["--retry=2", "-", "h:b"], "leave out --retry");
     refused(&["a"], "<DST>");

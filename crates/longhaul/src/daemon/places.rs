@@ -29,7 +29,7 @@ impl Places {
         let (all, own) = (taken.values().sum::<usize>(), taken.get(user).copied().unwrap_or(0));
         let full = |whose: &str, max: usize| {
             let line = format!("{whose} {max} {what} under way, as many as may be; try again later");
-            Reason::new(Cause::Refused, line)
+            Reason::new(Cause::InUse, line)
         };
         if own >= of_user {
             return Err(full("you have", of_user));

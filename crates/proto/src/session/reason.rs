@@ -23,7 +23,7 @@ pub enum Cause {
     NotFound,
     /// The source changed while it was copied.
     Changed,
-    /// Another copy writes the same file.
+    /// Another copy writes the same file, or others have all the places that a server has.
     InUse,
     /// The other host cannot be reached.
     Unreachable,
