@@ -91,6 +91,8 @@ pub(super) struct Shared {
     pub no_room: AtomicBool,
     /// The open blocks are to be handed over.
     pub flush_due: AtomicBool,
+    /// Hashes for which writers have still to read what is here.
+    pub to_compare: AtomicUsize,
     /// The network thread holds data that no writer has seen.
     pub has_open: AtomicBool,
     /// The other side could not list all it was asked for, or something of a part before this one failed: nothing is removed
@@ -131,6 +133,7 @@ impl Shared {
             extraneous,
             no_room: AtomicBool::new(false),
             flush_due: AtomicBool::new(false),
+            to_compare: AtomicUsize::new(0),
             has_open: AtomicBool::new(false),
             is_incomplete: AtomicBool::new(source_incomplete),
             finished: AtomicBool::new(false),

@@ -272,7 +272,8 @@ impl FileSink {
 
     /// Whether so much waits to be done that nothing more should be said of it for now.
     pub fn is_behind(&self) -> bool {
-        self.jobs.iter().any(|jobs| jobs.len() > JOBS_MUCH)
+        let to_compare = self.shared.to_compare.load(Ordering::Relaxed);
+        to_compare > JOBS_MUCH || self.jobs.iter().any(|jobs| jobs.len() > JOBS_MUCH)
     }
 
     /// How far the writers are behind.

@@ -47,13 +47,23 @@ impl Writer {
             let job = if is_idle { self.jobs.recv().ok() } else { self.jobs.try_recv().ok() };
             match job {
                 Some(Job::Block(load)) => self.block(load),
-                Some(Job::Expect(expected)) => claims.extend(self.expect(expected)),
+                Some(Job::Expect(expected)) => {
+                    if let Some(claim) = self.expect(expected) {
+                        claims.push_back(claim);
+                        self.shared.to_compare.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
                 Some(Job::BeginAnew(group)) => self.shared.lock_ledger().begin_anew(group),
                 Some(Job::Finish) => super::prepare::finish(&self.shared),
                 Some(Job::Stop) => return self.settle(),
                 None if is_idle => return,
                 None if !self.complete.borrow().is_empty() => self.settle(),
-                None => claims.pop_front().into_iter().for_each(|claim| self.look(claim)),
+                None => {
+                    if let Some(claim) = claims.pop_front() {
+                        self.look(claim);
+                        self.shared.to_compare.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
             }
         }
     }

@@ -299,7 +299,12 @@ fn admit(server: &Server, account: &Account, offer: &Offer) -> Result<(Option<Ro
     }
     let classes = &offer.transfer.classes;
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
-    if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
+    let grow = classes.is_sorted_by(|one, next| one < next);
+    if classes.is_empty()
+        || classes.len() > wire::MAX_CLASSES
+        || !grow
+        || classes.iter().any(|c| !sizes.contains(c))
+    {
         return refuse("the datagram sizes offered make no sense");
     }
     let (room, inside) = account.room(&offer.operation)?;

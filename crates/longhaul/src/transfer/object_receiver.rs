@@ -66,7 +66,7 @@ impl<K: Sink> ObjectReceiver<K> {
     /// Take the memory for what is known of the object's packets, in whichever of these sizes they come. An error where there is
     /// none.
     fn hold(&mut self) -> Result<(), ListingError> {
-        let shortest = self.classes.first().map_or(1, |datagram_len| packet_len(*datagram_len));
+        let shortest = self.classes.iter().min().map_or(1, |datagram_len| packet_len(*datagram_len));
         let packets = Shape { object_len: self.object_len, packet_len: shortest }.packets();
         let memory = self.receiver().map_or(0, Receiver::memory).max(Bitmap::memory_of(packets));
         let is_held = memory <= MEMORY_AT_HAND || self.room.reach(memory);

@@ -429,6 +429,7 @@ impl<S: Source> Sender<S> {
         if by_stream {
             self.path.stats.packets_by_streams += 1;
         } else {
+            self.send_anew_what_streams_hold();
             let bytes = self.datagram_len();
             let in_flight = self.path.flight.in_datagrams() * bytes;
             self.path.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });

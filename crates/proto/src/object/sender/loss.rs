@@ -3,7 +3,7 @@
 use super::super::sending::{Blocked, Channel, Totals};
 use super::super::{AckPolicy, MAX_DELAY, STATUS_EVERY};
 use super::marking::Marking;
-use super::{Sender, TIMEOUT_MAX};
+use super::{STREAMS_SPAN, Sender, TIMEOUT_MAX};
 use crate::control::{Controller, LossSample};
 use crate::endpoint::Source;
 use crate::units::{DatagramNumber, Time};
@@ -43,6 +43,7 @@ impl<S: Source> Sender<S> {
     /// These datagrams will never come in: the TCP stream that had them is gone.
     pub fn lose(&mut self, numbers: Range<DatagramNumber>) {
         let (acked, busy) = (&self.acked, &mut self.busy);
+        let in_streams = self.path.flight.in_streams();
         let lost = self.path.flight.lose(
             numbers,
             |packet| acked.contains(packet),
@@ -52,7 +53,17 @@ impl<S: Source> Sender<S> {
         );
         self.path.stats.given_up += lost;
         // They do not count as landed.
-        self.path.base.in_streams = self.path.base.in_streams.saturating_sub(lost);
+        let from_streams = in_streams - self.path.flight.in_streams();
+        self.path.base.in_streams = self.path.base.in_streams.saturating_sub(from_streams);
+    }
+
+    /// What a stream has held back for so many numbers the receiver takes for a replay when it comes: it goes again. What went by
+    /// itself came after all that is in streams.
+    pub(super) fn send_anew_what_streams_hold(&mut self) {
+        let flight = &self.path.flight;
+        if flight.in_streams() > 0 && flight.len() as u64 > STREAMS_SPAN {
+            self.lose(0..self.path.base.covered.min(flight.next_number() - STREAMS_SPAN));
+        }
     }
 
     /// Whether nothing is known yet of what became of this datagram.
@@ -220,6 +231,19 @@ mod tests {
         assert_eq!(sender.acked(), 100);
         let told = (sender.path.told.received, sender.path.told.distinct);
         assert_eq!(told, (sent.len() as u64, 100), "all came over UDP");
+    }
+
+    #[test]
+    fn what_a_stream_holds_back_goes_again_before_it_would_be_taken_for_a_replay() {
+        let mut sender = testing::sender(vec![1; 60_000_000], Box::new(Greedy));
+        let start = Time::from_millis(100);
+        fill_streams(&mut sender, start);
+        sender.go_by_datagrams(Box::new(Greedy));
+        let mut buf = vec![0; 1100];
+        while sender.poll_transmit(start, &mut buf).is_some() {}
+        let stats = sender.stats();
+        assert_eq!((stats.given_up, stats.packets_by_streams, sender.path.flight.in_streams()), (40, 40, 0));
+        assert_eq!(stats.packets_sent - stats.packets_hedged, 60_040, "those 40 twice");
     }
 
     #[test]
