@@ -4,9 +4,10 @@ use super::host::{BATCH, Batch};
 use super::plan::{Plan, Sweep};
 use super::run::{CARD_MBIT, Fobs, LONG, OBJECT_BYTES, Runs, SHORT, desktop_path, failures, method, percent};
 use super::simulated::Hosts;
+use super::sizes::{host_condition, slow_hosts, slowness};
 use crate::ExperimentError;
 use crate::experiment::{Backend, Experiment};
-use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 
 pub(super) const EXPERIMENT: Experiment = Experiment::either(
@@ -17,12 +18,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment::either(
 )
 .differing(super::LATER_END);
 
-const TWO: Claim =
-    Claim::paper("FOBS §3.1.1", "two packets per batch perform best (nothing else gets 1 % more)");
-const OFTEN: Claim = Claim::paper(
+const TWO: Claim = Claim::paper(
     "FOBS §3.1.1",
-    "the sender should look often: a batch of 512 gets less (1 % at least) and sends more in vain (a tenth at least)",
+    "two packets per batch perform best (nothing else gets 1 % more, and something 1 % less)",
 );
+const OFTEN: Claim =
+    Claim::paper("FOBS §3.1.1", "the sender should look often: a batch of 512 gets less (1 % at least)");
 
 const FOLLOWING: Claim = Claim::ours(
     "B may follow from acknowledgements (FOBS §3.1): as many packets as came in between the last two get as much as B = 2 with \
@@ -62,10 +63,20 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
     let following = backend.choose(&FOLLOWING_BATCHES[..], &[]);
     let rules = following.iter().map(|&(ack_every, batch)| Fobs { ack_every, batch, ..Fobs::default() });
     let variants: Vec<Fobs> = numbers.chain(rules).collect();
-    let plan =
-        Plan { paths: &paths, bytes, rounds, variants: &variants, hosts: Hosts::Desktop, period_ms: None };
-    let sweeps = plan.run(backend)?.into_iter().zip(places);
-    let hauls = sweeps.map(|(mut sweep, (name, _))| {
+    let slow = slow_hosts(backend, &SLOW_MS);
+    let slowed = slow.as_deref().unwrap_or_default().iter().copied().map(Some);
+    let periods: Vec<Option<u32>> = std::iter::once(None).chain(slowed).collect();
+    let plan = |&period_ms| Plan {
+        paths: &paths,
+        bytes,
+        rounds,
+        variants: &variants,
+        hosts: Hosts::Desktop,
+        period_ms,
+    };
+    let plans: Vec<Plan<'_>> = periods.iter().map(plan).collect();
+    let hauls = Plan::run_all(&plans, backend)?.into_iter().zip(places.iter().cycle());
+    let hauls = hauls.map(|(mut sweep, (name, _))| {
         let runs = sweep.fobs.split_off(batches.len());
         let following =
             following.iter().zip(runs).map(|(&(ack_every, batch), runs)| (ack_every, batch, runs));
@@ -75,15 +86,26 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
     let mut about = method(backend, bytes);
     about.push(format!("B is swept, F = 64. Medians of {} round(s).", backend.choose(1, rounds)));
     about.push(backend.choose(FOLLOWING_METHOD, FOLLOWING_ONLY).into());
+    about.extend(slowness(&slow));
     let of_rules = hauls.iter().flat_map(|haul| haul.following.iter().map(|(.., runs)| runs));
     about.extend(failures(hauls.iter().flat_map(|haul| haul.sweep.all()).chain(of_rules)));
-    let tables = [table(&hauls)].into_iter().chain(following_table(&hauls)).collect();
-    Ok(Findings { method: about, tables, statements: judge(&hauls) })
+    let mut plane = Plane::default();
+    let mut tables = vec![];
+    for (period_ms, hauls) in periods.iter().zip(hauls.chunks(places.len())) {
+        plane.push(host_condition(*period_ms), judge(hauls));
+        tables.push(table(*period_ms, hauls));
+        tables.extend(following_table(hauls));
+    }
+    Ok(plane.findings(about, tables))
 }
 
-fn table(hauls: &[Haul]) -> Table {
+fn table(period_ms: Option<u32>, hauls: &[Haul]) -> Table {
+    let (name, condition) = match period_ms {
+        None => ("batches".into(), String::new()),
+        Some(slow) => (format!("batches_{slow}"), format!(", {}", host_condition(period_ms))),
+    };
     let points = hauls.iter().flat_map(|haul| haul.each().map(move |(batch, runs)| (haul, batch, runs)));
-    Table::of("batches", "B packets between two looks", &points.collect::<Vec<_>>())
+    Table::of(name, format!("B packets between two looks{condition}"), &points.collect::<Vec<_>>())
         .text("haul", |(haul, ..)| haul.name)
         .column("B", Unit::Number, |(_, batch, _)| batch)
         .column("FOBS's goodput", Unit::Mbps, |(.., runs)| runs.goodput_mbps())
@@ -96,7 +118,7 @@ fn table(hauls: &[Haul]) -> Table {
             Plot::lines("B", &["FOBS's waste"])
                 .by("haul")
                 .log_x()
-                .title("Waste, B packets between two looks"),
+                .title(format!("Waste, B packets between two looks{condition}")),
         )
 }
 
@@ -157,21 +179,24 @@ fn judge_rules(
 }
 
 fn judge_two(hauls: &[Haul]) -> Statement {
-    let best_other = |haul: &Haul| {
+    let others = |haul: &Haul| {
         let others = haul.each().filter(|(batch, _)| *batch != BATCH);
-        others.filter_map(|(_, runs)| runs.goodput_mbps()).max_by(f64::total_cmp)
+        let all: Vec<f64> = others.filter_map(|(_, runs)| runs.goodput_mbps()).collect();
+        all.iter().copied().min_by(f64::total_cmp).zip(all.iter().copied().max_by(f64::total_cmp))
     };
-    let each: Option<Vec<(&Haul, Option<f64>, f64)>> =
-        hauls.iter().map(|haul| Some((haul, haul.at(BATCH)?.goodput_mbps(), best_other(haul)?))).collect();
+    let each: Option<Vec<_>> =
+        hauls.iter().map(|haul| Some((haul.name, haul.at(BATCH)?.goodput_mbps(), others(haul)?))).collect();
     let Some(each) = each.filter(|each| !each.is_empty()) else { return TWO.leave_open(TOO_FEW) };
-    let figures = each.iter().map(|(haul, two, other)| {
-        format!("B = 2 gets {} of {other:.2} at most by others on the {} haul", mbps(*two), haul.name)
+    let figures = each.iter().map(|(haul, two, (least, most))| {
+        format!("B = 2 gets {}, others {least:.2} to {most:.2} on the {haul} haul", mbps(*two))
     });
     let figures = figures.collect::<Vec<_>>().join(", ");
-    let is_best = each.iter().all(|(_, two, other)| two.is_some_and(|two| NEARLY * other <= two));
-    TWO.judge(is_best, figures).otherwise(
-        "the card, not the host, limits the sender here: a look costs a small part of what a packet lasts",
-    )
+    let is_best = each.iter().all(|(_, two, (_, most))| two.is_some_and(|two| NEARLY * most <= two));
+    let is_better = each.iter().all(|(_, two, (least, _))| two.is_some_and(|two| *least <= NEARLY * two));
+    if is_best && !is_better {
+        return TWO.leave_open(format!("{figures}: {TIE}"));
+    }
+    TWO.judge(is_best, figures).otherwise("a larger batch costs the sending host less, and it learns no less")
 }
 
 fn judge_often(long: &Haul) -> Statement {
@@ -185,7 +210,7 @@ fn judge_often(long: &Haul) -> Statement {
         percent(Some(many_waste)),
         percent(Some(two_waste)),
     );
-    OFTEN.judge(many <= NEARLY * two && many_waste >= MORE * two_waste, text).otherwise(
+    OFTEN.judge(many <= NEARLY * two, text).otherwise(
         "the sender learns late of what has come in, but a clean path loses too little for that to matter, and the card \
          makes it wait in any case",
     )
@@ -221,7 +246,10 @@ const FOLLOWING_METHOD: &str = "d: as many packets as came in between the last t
      sooner than after F: after a quarter of what has come in.";
 const FOLLOWING_ONLY: &str = "B that follows from acknowledgements, and B = 0: only in the simulator, the program's --batch is a number above 0";
 const NEARLY: f64 = 0.99;
-const MORE: f64 = 1.1;
+/// Both ends get a millisecond of a processor in so many.
+const SLOW_MS: [u32; 2] = [4, 8];
+const TIE: &str =
+    "the card, not the host, limits the sender, and how often it looks makes no difference of 1 %";
 const TOO_FEW: &str = "too few batches were measured or done";
 
 #[cfg(test)]
@@ -263,11 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn two_may_be_beaten_by_a_trifle_and_large_batches_must_lose_twice() {
+    fn two_may_be_beaten_by_a_trifle_and_must_beat_something_by_more() {
         let reproduced = [Verdict::Reproduced; 2];
+        let tie = [Verdict::Open, Verdict::NotReproduced];
+        assert_eq!(verdicts(&[(1, 90.5, 0.01), (2, 90.0, 0.01), (512, 89.5, 0.05)]), tie);
         assert_eq!(verdicts(&[(1, 90.5, 0.01), (2, 90.0, 0.01), (512, 80.0, 0.05)]), reproduced);
         let missed = [Verdict::NotReproduced; 2];
-        assert_eq!(verdicts(&[(1, 95.0, 0.01), (2, 90.0, 0.01), (512, 80.0, 0.0105)]), missed);
+        assert_eq!(verdicts(&[(1, 95.0, 0.01), (2, 90.0, 0.01), (512, 89.5, 0.05)]), missed);
         assert_eq!(verdicts(&[(2, 90.0, 0.01)]), [Verdict::Open; 2]);
     }
 

@@ -202,7 +202,7 @@ pub(super) fn method(backend: &Backend<'_>, bytes: u64) -> Vec<String> {
 }
 
 /// Why nothing is said of a claim on longhaul's default.
-pub(super) const NO_DEFAULT: &str = "only over real sockets: the simulator's hosts are of the paper's time";
+pub(super) const NO_DEFAULT: &str = "only over real sockets";
 /// The card of the paper's sending host, 10⁶ bit/s.
 pub(super) const CARD_MBIT: f64 = 100.0;
 /// OC-3, 10⁶ bit/s.

@@ -46,7 +46,7 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
         .iter()
         .map(|&packet_len| Fobs { packet_len, ack_every: ACK_EVERY, ..Fobs::default() })
         .collect();
-    let slow = slow_hosts(backend);
+    let slow = slow_hosts(backend, backend.pick(&PERIODS_MS[..], &QUICK_PERIODS_MS[..], &QUICK_PERIODS_MS));
     let slowed = slow.as_deref().unwrap_or_default().iter().copied().map(Some);
     let periods: Vec<Option<u32>> = std::iter::once(None).chain(slowed).collect();
     let (paths, hosts) = ([path()], Hosts::Gigabit);
@@ -73,28 +73,38 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
              Origin2000 and a Pentium III. Only the shape compares."
         ),
     );
-    let slowness = match &slow {
-        Err(why) => Some(format!("{NOT_SLOWED}: {why}.")),
-        Ok(periods) => (!periods.is_empty()).then(|| SLOWED.into()),
-    };
     let failed = failures(measured.iter().flat_map(|sizes| sizes.sweep.all()));
-    let method = [path, hosts].into_iter().chain(slowness).chain(failed).collect();
+    let method = [path, hosts].into_iter().chain(slowness(&slow)).chain(failed).collect();
     let tables = measured.iter().map(Sizes::table);
     if let [all] = &measured[..] {
         return Ok(Findings { method, tables: tables.collect(), statements: all.judge() });
     }
     let mut plane = Plane::default();
-    measured.iter().for_each(|sizes| plane.push(sizes.condition(), sizes.judge()));
+    measured.iter().for_each(|sizes| plane.push(host_condition(sizes.period_ms), sizes.judge()));
     Ok(plane.findings(method, tables))
 }
 
-/// Periods in milliseconds, in each of which both ends are to get one of a processor; or why there can be none.
-fn slow_hosts(backend: &Backend<'_>) -> Result<Vec<u32>, String> {
-    let periods =
-        backend.choose(&[][..], backend.pick(&PERIODS_MS[..], &QUICK_PERIODS_MS[..], &QUICK_PERIODS_MS));
+/// Periods in milliseconds, in each of which both ends are to get one of a processor, over real sockets; or why there can be none.
+pub(super) fn slow_hosts(backend: &Backend<'_>, periods_ms: &[u32]) -> Result<Vec<u32>, String> {
+    let periods = backend.choose(&[][..], periods_ms);
     // Tried before anything is measured.
     let tried = periods.first().map_or(Ok(()), |period_ms| Share::one_ms_of(*period_ms).map(drop));
     tried.map(|()| periods.to_vec()).map_err(|error| error.to_string())
+}
+
+/// What to say of them.
+pub(super) fn slowness(slow: &Result<Vec<u32>, String>) -> Option<String> {
+    match slow {
+        Err(why) => Some(format!("{NOT_SLOWED}: {why}.")),
+        Ok(periods) => (!periods.is_empty()).then(|| SLOWED.into()),
+    }
+}
+
+/// Hosts at which both ends get a millisecond of a processor in so many; as many processors as there are, if none.
+pub(super) fn host_condition(period_ms: Option<u32>) -> String {
+    period_ms.map_or("hosts as they are".into(), |period_ms| {
+        format!("1 ms of a processor in {period_ms} at either end")
+    })
 }
 
 /// NCSA–LCSE: gigabit cards, an OC-12 between them (FOBS §4). The paper gives no round trip; it is a short haul. That the
@@ -104,16 +114,12 @@ fn path() -> Scenario {
 }
 
 impl Sizes<'_> {
-    fn condition(&self) -> String {
-        self.period_ms.map_or("hosts as they are".into(), |period_ms| {
-            format!("1 ms of a processor in {period_ms} at either end")
-        })
-    }
-
     fn table(&self) -> Table {
         let (name, condition) = match self.period_ms {
             None => ("sizes".into(), String::new()),
-            Some(period_ms) => (format!("sizes_{period_ms}"), format!(", {}", self.condition())),
+            Some(period_ms) => {
+                (format!("sizes_{period_ms}"), format!(", {}", host_condition(self.period_ms)))
+            }
         };
         Table::of(
             name,

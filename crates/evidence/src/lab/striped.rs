@@ -297,8 +297,9 @@ impl Received {
         let first = seen.iter().find(|one| one.at_s >= skip_s).or(seen.first()).copied().unwrap_or_default();
         let last = seen.last().copied().unwrap_or_default();
         let seconds = last.at_s - first.at_s;
-        // What had come before and waited for earlier bytes came before, so it does not count.
-        let bytes = last.in_order.saturating_sub(first.bytes.max(first.in_order));
+        // What waits for earlier bytes is readable later than it came: no more counts than came in this time.
+        let readable = last.in_order.saturating_sub(first.in_order);
+        let bytes = readable.min(last.bytes.saturating_sub(first.bytes));
         let goodput_mbps = if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
         Received { goodput_mbps, arrived: seen.iter().map(|one| (one.at_s, one.in_order)).collect() }
     }
@@ -396,12 +397,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_before_the_time_that_counts_or_cannot_be_read_at_its_end_does_not_count() {
-        let seen = [(0.0, 0, 0), (1.0, 5_000_000, 1_000_000), (2.0, 10_000_000, 9_000_000)]
-            .map(|(at_s, bytes, in_order)| Arrival { at_s, bytes, in_order });
-        let received = Received::of(&seen, 1.0);
-        assert!((received.goodput_mbps - 32.0).abs() < 1e-9, "{received:?}");
-        assert_eq!(received.arrived.last(), Some(&(2.0, 9_000_000)));
+    fn what_could_be_read_counts_but_no_more_than_came_meanwhile() {
+        let goodput_mbps = |seen: [(f64, u64, u64); 3]| {
+            let seen = seen.map(|(at_s, bytes, in_order)| Arrival { at_s, bytes, in_order });
+            let received = Received::of(&seen, 1.0);
+            assert_eq!(received.arrived.last(), Some(&(2.0, seen[2].in_order)));
+            received.goodput_mbps
+        };
+        // As much waits at the end as at the beginning.
+        let steady = goodput_mbps([(0.0, 0, 0), (1.0, 5_000_000, 4_000_000), (2.0, 10_000_000, 9_000_000)]);
+        assert!((steady - 40.0).abs() < 1e-9, "{steady}");
+        let gap_filled =
+            goodput_mbps([(0.0, 0, 0), (1.0, 5_000_000, 1_000_000), (2.0, 10_000_000, 9_000_000)]);
+        assert!((gap_filled - 40.0).abs() < 1e-9, "{gap_filled}");
+        let gap_opened =
+            goodput_mbps([(0.0, 0, 0), (1.0, 5_000_000, 5_000_000), (2.0, 10_000_000, 8_000_000)]);
+        assert!((gap_opened - 24.0).abs() < 1e-9, "{gap_opened}");
         assert_eq!(Received::of(&[], 1.0).goodput_mbps, 0.0);
     }
 }

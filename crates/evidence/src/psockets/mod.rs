@@ -14,7 +14,7 @@ mod windows;
 use crate::ExperimentError;
 use crate::experiment::{self, Experiment};
 use crate::lab::bench::Bench;
-use crate::lab::figures::possible;
+use crate::lab::figures::{median, possible};
 use crate::lab::flows;
 use crate::lab::iperf::Iperf;
 use crate::lab::striped::{Amount, Partition, Streams, Striped};
@@ -81,6 +81,17 @@ fn paper_iperf(window_bytes: Option<u64>) -> Iperf {
 /// What such a stream carried, Mb/s.
 fn goodput_mbps(stream: &Striped, bench: &Bench<'_>, lab: &Lab) -> Result<f64, ExperimentError> {
     possible(stream.run(bench, lab)?.received.goodput_mbps, believable_mbps(bench))
+}
+
+/// The median of so many runs.
+fn median_mbps(
+    stream: &Striped,
+    rounds: usize,
+    bench: &Bench<'_>,
+    lab: &Lab,
+) -> Result<f64, ExperimentError> {
+    let runs = (0..rounds).map(|_| goodput_mbps(stream, bench, lab));
+    Ok(median(runs.collect::<Result<_, _>>()?).unwrap_or_default())
 }
 
 /// Beyond that a figure is faulty. The moments of a smoke test, which a busy machine stretches, tell nothing.

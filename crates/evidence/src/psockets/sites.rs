@@ -26,7 +26,7 @@ const MOST_OF_IT: Claim = Claim::paper(
     "the six machines get 240 of 300 Mb/s (three quarters at least, with the best number of sockets)",
 );
 const ONE_SOCKET: Claim =
-    Claim::paper("PSockets §5", "which plain sockets do not (less than half, with one for each machine)");
+    Claim::ours("which plain sockets do not (less than half, with one for each machine)");
 
 /// A run: sockets of each machine, and the share of each site's line that others ask for.
 #[derive(Clone, Copy, Debug)]
@@ -178,6 +178,6 @@ mod tests {
         let mbps = |sockets| Job { sockets, others: 0.0, seed: 1 }.run(10);
         let points = [1, 12].map(|sockets| (sockets, mbps(sockets)));
         let verdicts: Vec<Verdict> = judge(&points).into_iter().map(|one| one.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Reproduced; 2], "{points:?}");
+        assert_eq!(verdicts, [Verdict::Reproduced, Verdict::Met], "{points:?}");
     }
 }

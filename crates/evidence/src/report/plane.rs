@@ -7,16 +7,29 @@ use super::{Findings, Statement, Table, Verdict};
 #[derive(Clone, Debug, Default)]
 pub struct Plane {
     conditions: Vec<(String, Vec<Statement>)>,
+    /// What came of other claims on the same runs, which another report has, under each condition.
+    beside: Vec<Vec<Statement>>,
 }
 
 impl Plane {
     /// One more condition, in words, and what came of the claims under it.
     pub fn push(&mut self, condition: impl Into<String>, statements: Vec<Statement>) {
+        self.push_beside(condition, statements, vec![]);
+    }
+
+    /// The same where another report has other claims on the same runs, of which this came: they hold together, or do not.
+    pub fn push_beside(
+        &mut self,
+        condition: impl Into<String>,
+        statements: Vec<Statement>,
+        beside: Vec<Statement>,
+    ) {
         self.conditions.push((condition.into(), statements));
+        self.beside.push(beside);
     }
 
     /// What is to be said of each claim: that it holds wherever it was looked at, where it does, or nowhere.
-    fn statements(&self) -> Vec<Statement> {
+    pub(crate) fn statements(&self) -> Vec<Statement> {
         let claims = self.conditions.first().map_or(0, |(_, statements)| statements.len());
         (0..claims).map(|claim| self.statement(claim)).collect()
     }
@@ -32,16 +45,20 @@ impl Plane {
 
     /// Where all of the paper's claims hold, which were measured in one place.
     fn together(&self) -> Option<String> {
-        let claims = self.conditions.first().map_or(0, |(_, statements)| of_papers(statements).count());
-        if claims < 2 || self.conditions.len() < 2 {
+        let all: Vec<(&str, Vec<&Statement>)> = self
+            .conditions
+            .iter()
+            .zip(&self.beside)
+            .map(|((condition, own), beside)| {
+                (condition.as_str(), of_papers(own).chain(of_papers(beside)).collect())
+            })
+            .collect();
+        let of = all.len();
+        if of < 2 || all[0].1.len() < 2 {
             return None;
         }
-        let all_hold = |(_, statements): &&(String, Vec<Statement>)| {
-            of_papers(statements).all(|one| one.verdict.holds())
-        };
-        let names: Vec<&str> =
-            self.conditions.iter().filter(all_hold).map(|(condition, _)| condition.as_str()).collect();
-        let of = self.conditions.len();
+        let all_hold = |(_, claims): &&(&str, Vec<&Statement>)| claims.iter().all(|one| one.verdict.holds());
+        let names: Vec<&str> = all.iter().filter(all_hold).map(|(condition, _)| *condition).collect();
         Some(match names.is_empty() {
             true => format!("{NOWHERE} {of} conditions do all of the paper's claims hold together."),
             false => format!("{TOGETHER}: {} ({} of {of}).", names.join("; "), names.len()),
@@ -177,11 +194,27 @@ mod tests {
         assert_eq!(told, "All of the paper's claims hold together under: queue 2 (1 of 3).");
         assert!(tells_together(&told));
         plane.conditions.pop();
+        plane.beside.pop();
         assert_eq!(plane.statements()[1].verdict, Verdict::ReproducedWhere);
         assert_eq!(
             plane.together().unwrap(),
             "Under none of the 2 conditions do all of the paper's claims hold together."
         );
+    }
+
+    #[test]
+    fn claims_that_another_report_has_must_hold_together_with_these() {
+        let told = |elsewhere: [bool; 2]| {
+            let mut plane = Plane::default();
+            for (at, holds) in elsewhere.into_iter().enumerate() {
+                let beside = vec![PAPER.judge(holds, "")];
+                plane.push_beside(format!("queue {at}"), vec![PAPER.judge(true, "")], beside);
+            }
+            assert_eq!(plane.statements().len(), 1, "the others are told elsewhere");
+            plane.together().unwrap()
+        };
+        assert!(told([false, true]).ends_with("under: queue 1 (1 of 2)."), "{}", told([false, true]));
+        assert!(told([false; 2]).starts_with(NOWHERE));
     }
 
     #[test]

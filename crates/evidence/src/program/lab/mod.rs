@@ -67,7 +67,9 @@ fn measure(args: &LabRunArgs) -> Result<Exit, Failure> {
             whole.id
         )));
     }
-    if let Some(real) = chosen.iter().find(|one| args.simulated && !one.origins().contains(&Origin::Simulator)) {
+    if let Some(real) =
+        chosen.iter().find(|one| args.simulated && !one.origins().contains(&Origin::Simulator))
+    {
         return Err(Failure::Usage(format!("{} is measured alone; leave --simulated out", real.id)));
     }
     let session = Session::start(args)?;
