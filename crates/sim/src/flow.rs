@@ -148,6 +148,8 @@ pub enum FlowNews {
 pub struct FlowStats {
     /// Different bytes that the receiver has taken.
     pub bytes_delivered: u64,
+    /// The same with those that a TCP's program cannot read yet, because others before them are missing.
+    pub bytes_arrived: u64,
     /// Packets that the flow's bytes fill.
     pub packets_required: u64,
     /// Packets of data sent.
@@ -189,6 +191,7 @@ impl FlowEnd {
                 let shape = receiver.shape();
                 let bytes = receiver.received() * u64::from(shape.packet_len);
                 stats.bytes_delivered = bytes.min(shape.object_len);
+                stats.bytes_arrived = stats.bytes_delivered;
             }
             FlowEnd::TcpSender(sender, cut) => {
                 let told = sender.stats();
@@ -199,7 +202,10 @@ impl FlowEnd {
                 stats.rtt_min = sender.rtt().min();
                 stats.rtt = sender.rtt().smoothed();
             }
-            FlowEnd::TcpReceiver(receiver) => stats.bytes_delivered = receiver.delivered_bytes(),
+            FlowEnd::TcpReceiver(receiver) => {
+                stats.bytes_delivered = receiver.delivered_bytes();
+                stats.bytes_arrived = receiver.arrived_bytes();
+            }
         }
     }
 

@@ -98,7 +98,8 @@ pub struct FlowRecord {
     pub acknowledged: Option<Time>,
     /// When it was removed: done, cut off or at the end of the run.
     pub ended: Time,
-    /// Bytes delivered since the workload's `measure_from`.
+    /// Bytes delivered since the workload's `measure_from`; no more than arrived since then, for what fills a gap delivers what
+    /// had come before.
     pub measured_bytes: u64,
     /// What it did.
     pub stats: FlowStats,
@@ -232,9 +233,10 @@ struct Live {
     /// Where it came from.
     stream: usize,
     from: Side,
-    /// Bytes delivered at the last sample, and when measuring began.
+    /// Bytes delivered at the last sample.
     sampled: u64,
-    baseline: u64,
+    /// Bytes delivered, and arrived, when measuring began.
+    baseline: [u64; 2],
     is_background: bool,
 }
 
@@ -364,7 +366,7 @@ impl<'a> Runner<'a> {
             stream,
             from: coming.spec.from,
             sampled: 0,
-            baseline: 0,
+            baseline: [0; 2],
             is_background: traffic.is_background,
         };
         self.stops.extend(coming.stop.map(|at| (at, id)));
@@ -415,8 +417,9 @@ impl<'a> Runner<'a> {
         live.record.ended = now;
         live.record.stats = stats;
         live.record.wire = self.sim.flow_counters(id, live.from);
-        live.record.measured_bytes =
-            if self.is_measuring { stats.bytes_delivered - live.baseline } else { 0 };
+        let [delivered, arrived] = live.baseline;
+        let measured = (stats.bytes_delivered - delivered).min(stats.bytes_arrived - arrived);
+        live.record.measured_bytes = if self.is_measuring { measured } else { 0 };
         if self.workload.sample_every.is_some() {
             live.record.samples.push(stats.bytes_delivered - live.sampled);
         }
@@ -432,7 +435,8 @@ impl<'a> Runner<'a> {
     fn begin_measuring(&mut self) {
         self.is_measuring = true;
         for (id, live) in &mut self.live {
-            live.baseline = self.sim.stats(*id).bytes_delivered;
+            let stats = self.sim.stats(*id);
+            live.baseline = [stats.bytes_delivered, stats.bytes_arrived];
         }
         self.baseline = self.totals();
     }

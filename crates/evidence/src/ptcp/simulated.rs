@@ -51,3 +51,22 @@ fn simulate(job: &Job<'_>, times: &Times) -> Cell {
         mbps: measured.goodputs(0).iter().sum::<f64>() * 1e-6,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scale;
+
+    /// Without selective acknowledgements a flow repairs one segment a round trip, while megabytes wait.
+    #[test]
+    fn what_waited_for_a_repair_when_measuring_began_does_not_count() {
+        let condition = Condition { buffer_bdp: 2.0, window: None, sack: false };
+        let contender = Contender::Tcp { name: "scalable", kernel: String::new() };
+        let times = Times::of(Scale::Full);
+        for (count, seed) in [1, 5].into_iter().flat_map(|count| (1..=3).map(move |seed| (count, seed))) {
+            let job = Job { condition: &condition, contender: &contender, count, seed };
+            let used = simulate(&job, &times).utilisation;
+            assert!(used <= 1.01 * FULL, "{count} flows, seed {seed}: {used}");
+        }
+    }
+}

@@ -56,6 +56,11 @@ impl Reassembly {
         self.taken
     }
 
+    /// Different bytes that came in, with and without a gap before them.
+    pub fn arrived(&self) -> u64 {
+        self.next + self.beyond.iter().map(|stretch| stretch.end - stretch.start).sum::<u64>()
+    }
+
     /// Bytes that came in without a gap.
     pub fn next(&self) -> u64 {
         self.next

@@ -132,6 +132,11 @@ impl<K: Sink> Receiver<K> {
         self.store.taken()
     }
 
+    /// Different bytes that have come in, with those that wait for others before them.
+    pub fn arrived_bytes(&self) -> u64 {
+        self.store.arrived()
+    }
+
     /// Counters.
     pub fn stats(&self) -> ReceiverStats {
         self.stats
