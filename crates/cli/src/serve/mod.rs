@@ -212,7 +212,7 @@ impl Plan {
         needs.read.extend(self.key_file.clone());
         let forwards = self.policy.users.iter().flat_map(|user| &user.forwards);
         needs.connect_ports.extend(forwards.map(Target::port));
-        for grant in self.policy.users.iter().flat_map(|user| &user.grants) {
+        for (_, grant) in self.policy.grants() {
             let into = if grant.access == Access::ReadOnly { &mut needs.read } else { &mut needs.write };
             into.push(grant.folder.clone());
         }

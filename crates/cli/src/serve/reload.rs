@@ -15,8 +15,8 @@ use std::sync::Arc;
 pub(super) fn readable_secrets(path: &Path, config: &Config, policy: &Policy) -> Vec<String> {
     let there = |file: &Path| std::fs::canonicalize(file).unwrap_or_else(|_| file.into());
     let secrets = [there(path), there(&config.key_file)];
-    let grants = policy.users.iter().flat_map(|user| user.grants.iter().map(move |grant| (user, grant)));
-    let readable = grants.filter(|(_, grant)| grant.access != Access::WriteOnly).flat_map(|(user, grant)| {
+    let grants = policy.grants().filter(|(_, grant)| grant.access != Access::WriteOnly);
+    let readable = grants.flat_map(|(user, grant)| {
         let folder = there(&grant.folder);
         let inside = secrets.iter().filter(move |secret| secret.starts_with(&folder));
         inside.map(move |secret| {
@@ -51,8 +51,7 @@ impl Started {
             ("store", old.store != config.store),
         ];
         let changed = fields.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name.to_owned());
-        let grants = policy.users.iter().flat_map(|user| user.grants.iter().map(move |grant| (user, grant)));
-        let closed = grants.filter(|(_, grant)| !self.is_open(grant)).map(|(user, grant)| {
+        let closed = policy.grants().filter(|(_, grant)| !self.is_open(grant)).map(|(user, grant)| {
             format!("{} {} for {}", grant.folder.display(), grant.access.name(), user.name)
         });
         changed.chain(closed).collect()

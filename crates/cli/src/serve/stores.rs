@@ -34,7 +34,7 @@ impl Stores {
     /// Mount what a policy names. Before this process has other threads. `variables`: how the store is reached.
     pub fn mount(policy: &Policy, variables: &[(&str, String)]) -> Result<Stores, Failure> {
         let mut stores = Stores::default();
-        let grants = policy.users.iter().flat_map(|user| &user.grants);
+        let grants = policy.grants().map(|(_, grant)| grant);
         for place in grants.map(|grant| &grant.folder).filter(|folder| is_url(folder)) {
             if !stores.mounted.contains_key(place) {
                 let (folder, device) =

@@ -4,7 +4,7 @@ use super::host::{BATCH, Batch};
 use super::plan::{Plan, Sweep};
 use super::run::{CARD_MBIT, Fobs, LONG, OBJECT_BYTES, Runs, SHORT, desktop_path, failures, method, percent};
 use super::simulated::Hosts;
-use super::sizes::{host_condition, slow_hosts, slowness};
+use super::slowed;
 use crate::ExperimentError;
 use crate::experiment::{Backend, Experiment};
 use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
@@ -63,9 +63,7 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
     let following = backend.choose(&FOLLOWING_BATCHES[..], &[]);
     let rules = following.iter().map(|&(ack_every, batch)| Fobs { ack_every, batch, ..Fobs::default() });
     let variants: Vec<Fobs> = numbers.chain(rules).collect();
-    let slow = slow_hosts(backend, &SLOW_MS);
-    let slowed = slow.as_deref().unwrap_or_default().iter().copied().map(Some);
-    let periods: Vec<Option<u32>> = std::iter::once(None).chain(slowed).collect();
+    let hosts = slowed::Hosts::of(backend, &SLOW_MS);
     let plan = |&period_ms| Plan {
         paths: &paths,
         bytes,
@@ -74,7 +72,7 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
         hosts: Hosts::Desktop,
         period_ms,
     };
-    let plans: Vec<Plan<'_>> = periods.iter().map(plan).collect();
+    let plans: Vec<Plan<'_>> = hosts.periods_ms.iter().map(plan).collect();
     let hauls = Plan::run_all(&plans, backend)?.into_iter().zip(places.iter().cycle());
     let hauls = hauls.map(|(mut sweep, (name, _))| {
         let runs = sweep.fobs.split_off(batches.len());
@@ -86,13 +84,13 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
     let mut about = method(backend, bytes);
     about.push(format!("B is swept, F = 64. Medians of {} round(s).", backend.choose(1, rounds)));
     about.push(backend.choose(FOLLOWING_METHOD, FOLLOWING_ONLY).into());
-    about.extend(slowness(&slow));
+    about.extend(hosts.about);
     let of_rules = hauls.iter().flat_map(|haul| haul.following.iter().map(|(.., runs)| runs));
     about.extend(failures(hauls.iter().flat_map(|haul| haul.sweep.all()).chain(of_rules)));
     let mut plane = Plane::default();
     let mut tables = vec![];
-    for (period_ms, hauls) in periods.iter().zip(hauls.chunks(places.len())) {
-        plane.push(host_condition(*period_ms), judge(hauls));
+    for (period_ms, hauls) in hosts.periods_ms.iter().zip(hauls.chunks(places.len())) {
+        plane.push(slowed::condition(*period_ms), judge(hauls));
         tables.push(table(*period_ms, hauls));
         tables.extend(following_table(hauls));
     }
@@ -100,12 +98,10 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
 }
 
 fn table(period_ms: Option<u32>, hauls: &[Haul]) -> Table {
-    let (name, condition) = match period_ms {
-        None => ("batches".into(), String::new()),
-        Some(slow) => (format!("batches_{slow}"), format!(", {}", host_condition(period_ms))),
-    };
+    let (name, title) = slowed::titled("batches", "B packets between two looks", period_ms);
+    let waste = format!("Waste, {title}");
     let points = hauls.iter().flat_map(|haul| haul.each().map(move |(batch, runs)| (haul, batch, runs)));
-    Table::of(name, format!("B packets between two looks{condition}"), &points.collect::<Vec<_>>())
+    Table::of(name, title, &points.collect::<Vec<_>>())
         .text("haul", |(haul, ..)| haul.name)
         .column("B", Unit::Number, |(_, batch, _)| batch)
         .column("FOBS's goodput", Unit::Mbps, |(.., runs)| runs.goodput_mbps())
@@ -114,12 +110,7 @@ fn table(period_ms: Option<u32>, hauls: &[Haul]) -> Table {
         .column("FOBS's waste", Unit::Share, |(.., runs)| runs.waste())
         .table()
         .plot(Plot::lines("B", &["FOBS", "longhaul's default"]).by("haul").log_x())
-        .plot(
-            Plot::lines("B", &["FOBS's waste"])
-                .by("haul")
-                .log_x()
-                .title(format!("Waste, B packets between two looks{condition}")),
-        )
+        .plot(Plot::lines("B", &["FOBS's waste"]).by("haul").log_x().title(waste))
 }
 
 /// Nothing over real sockets.

@@ -12,6 +12,7 @@ mod run;
 mod select;
 mod simulated;
 mod sizes;
+mod slowed;
 mod table1;
 mod table2;
 

@@ -3,9 +3,9 @@
 use super::plan::{Plan, Sweep};
 use super::run::{Fobs, OBJECT_BYTES, failures, percent};
 use super::simulated::Hosts;
+use super::slowed;
 use crate::ExperimentError;
 use crate::experiment::{self, Backend, Experiment};
-use crate::lab::processor::Share;
 use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 
@@ -46,13 +46,12 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
         .iter()
         .map(|&packet_len| Fobs { packet_len, ack_every: ACK_EVERY, ..Fobs::default() })
         .collect();
-    let slow = slow_hosts(backend, backend.pick(&PERIODS_MS[..], &QUICK_PERIODS_MS[..], &QUICK_PERIODS_MS));
-    let slowed = slow.as_deref().unwrap_or_default().iter().copied().map(Some);
-    let periods: Vec<Option<u32>> = std::iter::once(None).chain(slowed).collect();
+    let slow_ms = backend.pick(&PERIODS_MS[..], &QUICK_PERIODS_MS[..], &QUICK_PERIODS_MS);
+    let slowed::Hosts { periods_ms, about } = slowed::Hosts::of(backend, slow_ms);
     let (paths, hosts) = ([path()], Hosts::Gigabit);
     let plan = |&period_ms| Plan { paths: &paths, bytes, rounds, variants: &variants, hosts, period_ms };
-    let plans: Vec<Plan<'_>> = periods.iter().map(plan).collect();
-    let sweeps = Plan::run_all(&plans, backend)?.into_iter().zip(&periods);
+    let plans: Vec<Plan<'_>> = periods_ms.iter().map(plan).collect();
+    let sweeps = Plan::run_all(&plans, backend)?.into_iter().zip(&periods_ms);
     let measured: Vec<Sizes<'_>> =
         sweeps.map(|(sweep, &period_ms)| Sizes { period_ms, sizes, sweep }).collect();
     let path = format!(
@@ -74,37 +73,11 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
         ),
     );
     let failed = failures(measured.iter().flat_map(|sizes| sizes.sweep.all()));
-    let method = [path, hosts].into_iter().chain(slowness(&slow)).chain(failed).collect();
+    let method = [path, hosts].into_iter().chain(about).chain(failed).collect();
     let tables = measured.iter().map(Sizes::table);
-    if let [all] = &measured[..] {
-        return Ok(Findings { method, tables: tables.collect(), statements: all.judge() });
-    }
     let mut plane = Plane::default();
-    measured.iter().for_each(|sizes| plane.push(host_condition(sizes.period_ms), sizes.judge()));
+    measured.iter().for_each(|sizes| plane.push(slowed::condition(sizes.period_ms), sizes.judge()));
     Ok(plane.findings(method, tables))
-}
-
-/// Periods in milliseconds, in each of which both ends are to get one of a processor, over real sockets; or why there can be none.
-pub(super) fn slow_hosts(backend: &Backend<'_>, periods_ms: &[u32]) -> Result<Vec<u32>, String> {
-    let periods = backend.choose(&[][..], periods_ms);
-    // Tried before anything is measured.
-    let tried = periods.first().map_or(Ok(()), |period_ms| Share::one_ms_of(*period_ms).map(drop));
-    tried.map(|()| periods.to_vec()).map_err(|error| error.to_string())
-}
-
-/// What to say of them.
-pub(super) fn slowness(slow: &Result<Vec<u32>, String>) -> Option<String> {
-    match slow {
-        Err(why) => Some(format!("{NOT_SLOWED}: {why}.")),
-        Ok(periods) => (!periods.is_empty()).then(|| SLOWED.into()),
-    }
-}
-
-/// Hosts at which both ends get a millisecond of a processor in so many; as many processors as there are, if none.
-pub(super) fn host_condition(period_ms: Option<u32>) -> String {
-    period_ms.map_or("hosts as they are".into(), |period_ms| {
-        format!("1 ms of a processor in {period_ms} at either end")
-    })
 }
 
 /// NCSA–LCSE: gigabit cards, an OC-12 between them (FOBS §4). The paper gives no round trip; it is a short haul. That the
@@ -115,25 +88,16 @@ fn path() -> Scenario {
 
 impl Sizes<'_> {
     fn table(&self) -> Table {
-        let (name, condition) = match self.period_ms {
-            None => ("sizes".into(), String::new()),
-            Some(period_ms) => {
-                (format!("sizes_{period_ms}"), format!(", {}", host_condition(self.period_ms)))
-            }
-        };
-        Table::of(
-            name,
-            format!("Share of the OC-12, by size of packet{condition}"),
-            &self.sizes.iter().zip(&self.sweep.fobs).collect::<Vec<_>>(),
-        )
-        .column("packet", Unit::Bytes, |(size, _)| *size)
-        .column("FOBS's goodput", Unit::Mbps, |(_, runs)| runs.goodput_mbps())
-        .column("FOBS", Unit::Share, |(_, runs)| runs.share(OC12_MBIT))
-        .column("longhaul's default", Unit::Share, |(_, _)| self.sweep.default_share(OC12_MBIT))
-        .column("paper's best", Unit::Share, |(_, _)| PAPER_PEAK)
-        .column("waste", Unit::Share, |(_, runs)| runs.waste())
-        .table()
-        .plot(Plot::lines("packet", &["FOBS", "longhaul's default", "paper's best"]).log_x())
+        let (name, title) = slowed::titled("sizes", "Share of the OC-12, by size of packet", self.period_ms);
+        Table::of(name, title, &self.sizes.iter().zip(&self.sweep.fobs).collect::<Vec<_>>())
+            .column("packet", Unit::Bytes, |(size, _)| *size)
+            .column("FOBS's goodput", Unit::Mbps, |(_, runs)| runs.goodput_mbps())
+            .column("FOBS", Unit::Share, |(_, runs)| runs.share(OC12_MBIT))
+            .column("longhaul's default", Unit::Share, |(_, _)| self.sweep.default_share(OC12_MBIT))
+            .column("paper's best", Unit::Share, |(_, _)| PAPER_PEAK)
+            .column("waste", Unit::Share, |(_, runs)| runs.waste())
+            .table()
+            .plot(Plot::lines("packet", &["FOBS", "longhaul's default", "paper's best"]).log_x())
     }
 
     fn judge(&self) -> Vec<Statement> {
@@ -183,9 +147,6 @@ const QUICK_SIZES: [u32; 5] = [512, 1024, 4096, 16_384, 61_440];
 /// The kernel gives a group of programs a millisecond in a period at least, so that a smaller share has a longer period.
 const PERIODS_MS: [u32; 4] = [2, 3, 4, 8];
 const QUICK_PERIODS_MS: [u32; 1] = [4];
-const SLOWED: &str = "Slow hosts: the programs at either end get a millisecond of a processor in each period of some (a control \
-     group's quota, of which the kernel gives no less). Receive buffers are the program's own; it has no option for small ones.";
-const NOT_SLOWED: &str = "Slow hosts were not measured, as this host gives no shares of a processor";
 /// FOBS §5.
 const PAPER_PEAK: f64 = 0.52;
 const PEAK_MIN: f64 = 0.47;

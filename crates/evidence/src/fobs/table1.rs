@@ -331,9 +331,7 @@ impl Rows {
             ratio(DEFAULT_TOO, "longhaul's default", |shared| shared.default).otherwise(why_ratio),
         ]
     }
-}
 
-impl Rows {
     /// Whether the rows fall with each contention.
     fn judge_order(&self) -> Statement {
         let mut plane = Plane::default();

@@ -97,7 +97,8 @@ pub(super) struct Timed {
 
 impl Timed {
     pub(super) fn of(row: RowKind, times: &[Vec<Vec<f64>>], at: usize) -> Timed {
-        let path_means: Vec<f64> = times.iter().map(|rows| mean(&rows[at])).collect();
+        let path_means: Vec<f64> =
+            times.iter().map(|rows| Summary::of(rows[at].iter().copied()).mean).collect();
         let transfers: Vec<f64> = times.iter().flat_map(|rows| rows[at].iter().copied()).collect();
         Timed {
             row,
@@ -128,9 +129,9 @@ impl Timed {
 
     /// The time of the slowest path, in the mean over its transfers, or of the slowest transfer.
     fn most(&self, reading: Reading) -> Interval {
-        let slowest = self.of_path.iter().max_by(|a, b| mean(a).total_cmp(&mean(b)));
-        match (reading, slowest) {
-            (Reading::Paths, Some(transfers)) => Interval::of_mean(transfers),
+        let means = self.path_means.iter().zip(&self.of_path);
+        match (reading, means.max_by(|a, b| a.0.total_cmp(b.0))) {
+            (Reading::Paths, Some((_, transfers))) => Interval::of_mean(transfers),
             _ => Interval::of_mean(&[self.of_transfers.max]),
         }
     }
@@ -143,10 +144,6 @@ impl Timed {
             drawn.iter().map(|both| both.1).sum::<f64>() / drawn.iter().map(|both| both.0).sum::<f64>()
         })
     }
-}
-
-fn mean(seconds: &[f64]) -> f64 {
-    Summary::of(seconds.iter().copied()).mean
 }
 
 pub(super) fn share_above(seconds: &[f64], limit_s: f64) -> f64 {

@@ -6,9 +6,24 @@ use super::{Findings, Statement, Table, Verdict};
 /// our own claims are for.
 #[derive(Clone, Debug, Default)]
 pub struct Plane {
-    conditions: Vec<(String, Vec<Statement>)>,
-    /// What came of other claims on the same runs, which another report has, under each condition.
-    beside: Vec<Vec<Statement>>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug)]
+struct Condition {
+    /// In words.
+    name: String,
+    /// What came of the claims under it.
+    statements: Vec<Statement>,
+    /// What came of other claims on the same runs, which another report has.
+    beside: Vec<Statement>,
+}
+
+impl Condition {
+    /// Whether all of the paper's claims hold, those that another report has among them.
+    fn all_hold(&self) -> bool {
+        of_papers(&self.statements).chain(of_papers(&self.beside)).all(|one| one.verdict.holds())
+    }
 }
 
 impl Plane {
@@ -24,13 +39,12 @@ impl Plane {
         statements: Vec<Statement>,
         beside: Vec<Statement>,
     ) {
-        self.conditions.push((condition.into(), statements));
-        self.beside.push(beside);
+        self.conditions.push(Condition { name: condition.into(), statements, beside });
     }
 
     /// What is to be said of each claim: that it holds wherever it was looked at, where it does, or nowhere.
     pub(crate) fn statements(&self) -> Vec<Statement> {
-        let claims = self.conditions.first().map_or(0, |(_, statements)| statements.len());
+        let claims = self.conditions.first().map_or(0, |first| first.statements.len());
         (0..claims).map(|claim| self.statement(claim)).collect()
     }
 
@@ -45,20 +59,14 @@ impl Plane {
 
     /// Where all of the paper's claims hold, which were measured in one place.
     fn together(&self) -> Option<String> {
-        let all: Vec<(&str, Vec<&Statement>)> = self
-            .conditions
-            .iter()
-            .zip(&self.beside)
-            .map(|((condition, own), beside)| {
-                (condition.as_str(), of_papers(own).chain(of_papers(beside)).collect())
-            })
-            .collect();
-        let of = all.len();
-        if of < 2 || all[0].1.len() < 2 {
+        let first = self.conditions.first()?;
+        let claims = of_papers(&first.statements).chain(of_papers(&first.beside)).count();
+        let of = self.conditions.len();
+        if of < 2 || claims < 2 {
             return None;
         }
-        let all_hold = |(_, claims): &&(&str, Vec<&Statement>)| claims.iter().all(|one| one.verdict.holds());
-        let names: Vec<&str> = all.iter().filter(all_hold).map(|(condition, _)| *condition).collect();
+        let holding = self.conditions.iter().filter(|one| one.all_hold());
+        let names: Vec<&str> = holding.map(|one| one.name.as_str()).collect();
         Some(match names.is_empty() {
             true => format!("{NOWHERE} {of} conditions do all of the paper's claims hold together."),
             false => format!("{TOGETHER}: {} ({} of {of}).", names.join("; "), names.len()),
@@ -66,12 +74,12 @@ impl Plane {
     }
 
     fn statement(&self, claim: usize) -> Statement {
-        let first = &self.conditions[0].1[claim];
+        let first = &self.conditions[0].statements[claim];
         if first.paper.is_none() || self.conditions.len() == 1 {
             return first.clone();
         }
         let of = |wanted: fn(Verdict) -> bool| -> Vec<_> {
-            let all = self.conditions.iter().map(|(condition, statements)| (condition, &statements[claim]));
+            let all = self.conditions.iter().map(|one| (&one.name, &one.statements[claim]));
             all.filter(|(_, statement)| wanted(statement.verdict)).collect()
         };
         let (holds, fails) = (of(Verdict::holds), of(|verdict| verdict == Verdict::NotReproduced));
@@ -109,18 +117,16 @@ impl Plane {
 
     /// A row for each condition, a column for each of the papers' claims in their order.
     fn table(&self) -> Table {
-        let statements = self.conditions.first().map_or(&[][..], |(_, statements)| statements);
+        let statements = self.conditions.first().map_or(&[][..], |first| &first.statements);
         let rows = Table::of(
             "conditions",
             "Where the paper's claims hold, which are listed below",
             &self.conditions,
         )
-        .text("conditions", |(condition, _)| condition.as_str());
+        .text("conditions", |one| one.name.as_str());
         let papers = (0..statements.len()).filter(|claim| statements[*claim].paper.is_some());
         let rows = papers.enumerate().fold(rows, |rows, (number, claim)| {
-            rows.text(format!("claim {}", number + 1), move |(_, statements)| {
-                statements[claim].verdict.words()
-            })
+            rows.text(format!("claim {}", number + 1), move |one| one.statements[claim].verdict.words())
         });
         rows.table()
     }
@@ -194,7 +200,6 @@ mod tests {
         assert_eq!(told, "All of the paper's claims hold together under: queue 2 (1 of 3).");
         assert!(tells_together(&told));
         plane.conditions.pop();
-        plane.beside.pop();
         assert_eq!(plane.statements()[1].verdict, Verdict::ReproducedWhere);
         assert_eq!(
             plane.together().unwrap(),

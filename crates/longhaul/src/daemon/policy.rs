@@ -112,6 +112,11 @@ pub struct Limits {
 }
 
 impl Policy {
+    /// What is open, to whom.
+    pub fn grants(&self) -> impl Iterator<Item = (&User, &Grant)> {
+        self.users.iter().flat_map(|user| user.grants.iter().map(move |grant| (user, grant)))
+    }
+
     /// One folder, and one secret that opens it.
     pub fn one_folder(folder: impl Into<PathBuf>, token: Token, access: Access) -> Policy {
         Policy {

@@ -162,7 +162,7 @@ pub(crate) use lister::{Listed, Lister};
 pub(crate) use outlet::Outlet;
 pub(crate) use part_sink::PartSink;
 pub(crate) use pieces::{PIECE_GROUPS_MIN, Pieces, piece_of};
-pub(crate) use scan::{PartLimits, is_below, scan_in_parts};
+pub(crate) use scan::{PartLimits, goes_into_folder, is_below, scan_in_parts};
 pub(crate) use sealing::prime;
 pub(crate) use single::tap_file;
 pub(crate) use sink::{Backlog, SinkEvent};

@@ -31,6 +31,12 @@ pub struct SourceSpec {
     pub path: PathBuf,
 }
 
+/// Whether what comes of so many sources, or of names in them, goes into a folder whatever is found: one that is not there does not
+/// make another take the destination's name.
+pub fn goes_into_folder(sources: usize, files_from: Option<&[PathBuf]>) -> bool {
+    sources > 1 || files_from.is_some()
+}
+
 /// What to list, and how closely to look.
 #[derive(Clone, Debug, Default)]
 pub struct ScanOptions {

@@ -2,7 +2,9 @@
 
 use super::cut::{Cut, Cutter, weight_of};
 use crate::error::PlanError;
-use crate::files::{Exclude, OBJECT_MAX, PartLimits, Root, Scan, ScanOptions, SourceSpec, scan_in_parts};
+use crate::files::{
+    Exclude, OBJECT_MAX, PartLimits, Root, Scan, ScanOptions, SourceSpec, goes_into_folder, scan_in_parts,
+};
 use crate::listing::{self, Room};
 use crate::net::random::random;
 use crate::net::user::host_name;
@@ -170,7 +172,7 @@ fn list(
         preserve: options.preserve,
         ..ScanOptions::default()
     };
-    let is_of_many = sources.len() > 1 || options.files_from.is_some();
+    let goes_into_folder = goes_into_folder(sources.len(), options.files_from.as_deref());
     let sources: Vec<_> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
     let path = folder.join(LIST);
     let mut out = BufWriter::new(File::create(&path).map_err(PlanError::at(&path))?);
@@ -189,7 +191,7 @@ fn list(
         return Err(PlanError::Interrupted);
     }
     out.flush().and_then(|()| out.get_ref().sync_all()).map_err(PlanError::at(&path))?;
-    plan.is_single &= !is_of_many;
+    plan.is_single &= !goes_into_folder;
     if plan.entries == 0 {
         let first = left.failures.first.first().map(FileFailure::to_string);
         let why = first.or(left.warnings.pop()).unwrap_or_else(|| "everything is left out".into());

@@ -20,7 +20,7 @@ use super::udp_handshake;
 use crate::api::{CopyOptions, Location, Observer, Progress, Summary, Transport};
 use crate::daemon::tickets::TICKET_LIFE;
 use crate::error::{Error, RequestError};
-use crate::files::{Base, Exclude, Listed, Lister, Outlet, Root, Tap};
+use crate::files::{Base, Exclude, Listed, Lister, Outlet, Root, Tap, goes_into_folder};
 use crate::history;
 use crate::listing;
 use crate::live::Reach;
@@ -156,9 +156,8 @@ impl CopyRequest {
         options: &CopyOptions,
     ) -> Result<CopyRequest, RequestError> {
         check_options(options)?;
-        // Where several things are asked for, one that is not there does not make another take the destination's name.
-        let is_of_many = sources.len() > 1 || options.files_from.is_some();
-        let dest = &if is_of_many { as_folder(dest) } else { dest.clone() };
+        let folder = goes_into_folder(sources.len(), options.files_from.as_deref()).then(|| as_folder(dest));
+        let dest = folder.as_ref().unwrap_or(dest);
         let is_pipe = |location: &Location| matches!(location, Location::Pipe);
         let request = match split(dest) {
             _ if is_pipe(dest) || sources.iter().any(is_pipe) => {
