@@ -249,10 +249,10 @@ fn list(what: &str, paths: &Truncated<Vec<u8>>) {
 }
 
 fn summary_text(summary: &Summary, dry_run: bool) -> String {
-    let in_place = summary.files.saturating_sub(summary.files_failed);
     let files = match summary.files_failed {
         0 => files_text(summary.files),
-        _ => format!("{in_place} of {}", files_text(summary.files)),
+        failed if dry_run => format!("{}, {failed} failed", files_text(summary.files)),
+        failed => format!("{} in place, {failed} failed", files_text(summary.files_in_place)),
     };
     let size = bytes_text(summary.bytes);
     let by_time = summary.skipped_bytes.saturating_sub(summary.compared_bytes);
@@ -389,6 +389,7 @@ mod tests {
         let text = summary_text(&summary, false);
         assert!(text.ends_with("12 files, verified, on the disk, limited by the path"), "{text}");
         summary = Summary {
+            files_in_place: 10,
             files_failed: 2,
             skipped_bytes: 10_000_000,
             compared_bytes: 4_000_000,
@@ -399,7 +400,10 @@ mod tests {
         };
         let text = summary_text(&summary, false);
         let already = "6.0 MB already there by size and time, 4.0 MB compared and equal, 500.0 kB resumed, 1.0 kB taken over";
-        assert!(text.contains(&format!("10 of 12 files, {already}, the rest verified")), "{text}");
+        assert!(
+            text.contains(&format!("10 files in place, 2 failed, {already}, the rest verified")),
+            "{text}"
+        );
         summary.delta_bytes = 0;
         summary.removed = 3;
         assert!(summary_text(&summary, false).contains("500.0 kB resumed, 3 removed, the rest verified"));
@@ -408,7 +412,7 @@ mod tests {
         let text = summary_text(&summary, true);
         assert!(text.ends_with("500.0 kB resumed, 3 to be removed"), "{text}");
         assert!(
-            text.starts_with("dry run, nothing changed: 40.0 MB in 10 of 12 files, 6.0 MB already"),
+            text.starts_with("dry run, nothing changed: 40.0 MB in 12 files, 2 failed, 6.0 MB already"),
             "{text}"
         );
     }

@@ -219,6 +219,7 @@ mod tests {
             "limited_by",
             "limits_ms",
             "files",
+            "files_in_place",
             "files_failed",
             "bytes",
             "seconds",

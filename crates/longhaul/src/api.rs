@@ -410,7 +410,9 @@ pub struct Summary {
     pub limits: LimitSpans,
     /// Files in the copy, with those skipped.
     pub files: u64,
-    /// Files that failed.
+    /// Of them, those that are in place: copied, or there before.
+    pub files_in_place: u64,
+    /// Entries that failed, of any kind; also sources that are not there.
     pub files_failed: u64,
     /// Data bytes of all files that are in place (with those skipped).
     pub bytes: u64,

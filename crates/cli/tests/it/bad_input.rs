@@ -70,7 +70,8 @@ fn of_several_sources_one_that_is_missing_does_not_make_the_other_replace_the_de
     for place in [here.path(), there.path()] {
         assert_eq!(fs::read(place.join("precious")).unwrap(), b"old");
     }
-    server.cp([local("source"), local("missing"), far("both")]).expect_code(1);
+    let json = server.cp([local("source"), local("missing"), far("both")]).expect_code(1).json();
+    assert_eq!((&json["files_in_place"], &json["files_failed"]), (&1.into(), &1.into()), "{json}");
     assert_eq!(fs::read(there.path().join("both/source")).unwrap(), b"new");
 }
 

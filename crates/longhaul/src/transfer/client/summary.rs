@@ -38,6 +38,7 @@ pub(super) fn summarise(
         limited_by: limits.longest(),
         limits,
         files: totals.files,
+        files_in_place: report.files_done + report.files_skipped,
         files_failed: report.failed.count(),
         bytes: in_place,
         seconds,
