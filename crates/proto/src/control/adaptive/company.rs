@@ -72,7 +72,8 @@ impl Adaptive {
 
     /// End of a round beside rivals that delivered `delivered` bit/s.
     pub(super) fn look_beside_rivals(&mut self, now: Time, delivered: f64) {
-        let (link, is_bbr) = (self.link_rate(), self.dips.is_bbr(now));
+        // A mark asks for an answer that a BBR does not give (RFC 3168 §5).
+        let (link, is_bbr) = (self.link_rate(), self.dips.is_bbr(now) && !self.is_marked(now));
         if let (State::Compete(compete), Some(link)) = (&mut self.state, link) {
             let share = delivered / link;
             compete.match_bbr(now, is_bbr, link, delivered, self.rtt);

@@ -25,7 +25,7 @@ impl Adaptive {
 
     pub(super) fn heed_marks(&mut self, ack: &AckSample) {
         let is_news = ack.ce_bytes > self.marks.bytes;
-        self.marks.bytes = self.marks.bytes.max(ack.ce_bytes);
+        self.marks.bytes = ack.ce_bytes;
         // Numbers that went back are a new count.
         let is_late = ack.largest < self.marks.answered && self.marks.answered <= ack.next_number;
         if !is_news || is_late {

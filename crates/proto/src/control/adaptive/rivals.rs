@@ -212,7 +212,9 @@ pub(super) const SEEN_LATELY: Duration = BASE_SLOT;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::adaptive::Adaptive;
     use crate::control::testing::{ack, loss};
+    use crate::path::PathRate;
 
     const RTT: Duration = Duration::from_millis(100);
     const MS: f64 = 1e6;
@@ -285,6 +287,21 @@ mod tests {
             compete.on_ack(&AckSample { rtt: Some(RTT * 2), ..ack(10 * turn, 30 * turn) });
             assert!(compete.window_bytes() > 1e5, "{} ms", 10 * turn);
         }
+    }
+
+    #[test]
+    fn who_is_marked_does_not_do_as_a_bbr_does() {
+        let phase = |ce_bytes: u64| {
+            let rate = Rate::from_mbps(100.0);
+            let path_rate = Some(PathRate { rate, passed: rate, is_bottleneck: true });
+            let mut control = Adaptive::new(ControlConfig { path_rate, ..ControlConfig::new(1000, RTT) });
+            control.compete(100.0);
+            control.dips.seen = Some(Time::from_millis(10));
+            control.heed_marks(&AckSample { ce_bytes, ..ack(10, 10) });
+            control.look_beside_rivals(Time::from_millis(20), 1e7);
+            control.snapshot().phase
+        };
+        assert_eq!([phase(0), phase(1000)], ["as BBR", "compete"]);
     }
 
     /// Dips of a queue of 40 ms at these seconds.
