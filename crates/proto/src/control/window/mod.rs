@@ -134,10 +134,9 @@ pub struct Windowed<R> {
     ssthresh: f64,
     rtt: Rtt,
     rtt_latest: Duration,
-    /// Bytes that had come in by the last acknowledgement.
+    /// Bytes that had come in by the last acknowledgement, and of those the marked ones.
     received: u64,
-    /// Of those the marked ones; not known before the first one of a flow that goes on.
-    marked: Option<u64>,
+    marked: u64,
     /// The next datagram to be sent.
     next_number: DatagramNumber,
     /// A loss is being repaired until this datagram or a later one comes in.
@@ -191,7 +190,7 @@ impl<R: Rule> Windowed<R> {
             rtt: Rtt::new(config.rtt),
             rtt_latest: config.rtt,
             received: 0,
-            marked: Some(0),
+            marked: 0,
             next_number: 0,
             repair: None,
             is_by_mark: false,
@@ -207,8 +206,6 @@ impl<R: Rule> Windowed<R> {
         let mut resumed = Windowed::new(config, rule);
         resumed.set_window(window.max(SSTHRESH_MIN));
         resumed.ssthresh = resumed.window;
-        // All that came in before counts for no more than a window, but its marks were answered.
-        resumed.marked = None;
         resumed
     }
 
@@ -243,9 +240,10 @@ impl<R: Rule> Windowed<R> {
             self.rtt.sample(self.rtt_latest);
         }
         let segments = self.in_segments(bytes).min(self.window.max(1.0));
-        let marked_before = self.marked.replace(ack.ce_bytes).unwrap_or(ack.ce_bytes);
-        let marked = self.in_segments(ack.ce_bytes.saturating_sub(marked_before)).min(segments);
-        self.round.in_flight = self.round.in_flight.max(self.in_segments(ack.in_flight) + segments);
+        let marked = self.in_segments(ack.ce_bytes.saturating_sub(self.marked)).min(segments);
+        self.marked = self.marked.max(ack.ce_bytes);
+        let before = self.in_segments(ack.in_flight) + segments;
+        self.round.in_flight = self.round.in_flight.max(before);
         let new_round = is_reached(self.round.end, ack);
         if new_round {
             self.round = Round {

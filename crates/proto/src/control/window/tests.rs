@@ -46,16 +46,6 @@ fn a_classic_window_begins_with_one_segment_and_counts_acknowledgements() {
 }
 
 #[test]
-fn what_was_marked_before_a_flow_goes_on_is_not_answered_again() {
-    let mut control = Windowed::resumed(ControlConfig::new(1000, RTT), NewReno, 100.0);
-    let ack = |ms, ce_bytes| AckSample { ce_bytes, ..crate::control::testing::ack(ms, ms) };
-    control.on_ack(&ack(500, 50_000));
-    assert!(control.window >= 100.0, "{}", control.window);
-    control.on_ack(&ack(501, 51_000));
-    assert!(control.window < 100.0, "{}", control.window);
-}
-
-#[test]
 fn a_window_that_is_not_used_does_not_grow() {
     for (window, ssthresh) in [(100.0, 100.0), (100.0, f64::INFINITY)] {
         let mut flow = Flow::in_avoidance(Path::delay(RTT), NewReno, window);
