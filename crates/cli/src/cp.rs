@@ -11,7 +11,9 @@ use crate::watch::{Board, TraceFile, Wanted, Watch, tell_outcome};
 use crate::why::{self, limit_text};
 use crate::{log, signals};
 use longhaul::trace::Role;
-use longhaul::{CopyOptions, Fsync, LiveControl, Location, Observer, RequestError, Summary, Truncated};
+use longhaul::{
+    CopyOptions, Error, Fsync, LiveControl, Location, Observer, RequestError, Summary, Truncated,
+};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
 use std::path::Path;
@@ -38,7 +40,10 @@ pub fn run(args: &CpArgs) -> Exit {
         let stop = signals::stop_flag()?;
         let Request { sources, dest, options } = &request;
         let copy = |display: &mut Display| longhaul::copy(sources, dest, options, display, stop.clone());
-        Ok(flags.retry.run(&stop, display, copy)?)
+        flags.retry.run(&stop, display, copy).map_err(|error| match error {
+            Error::Interrupted if has_pipe(args) => Failure::PipeInterrupted,
+            error => error.into(),
+        })
     })
 }
 
@@ -132,8 +137,7 @@ fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failur
     let place = |arg: &OsString| if arg == PIPE { Ok(Location::Pipe) } else { location(arg) };
     let mut sources = args.paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     let dest = sources.pop().ok_or(longhaul::Error::from(RequestError::NoSource))?;
-    let has_pipe = args.paths.iter().any(|path| path == PIPE);
-    if has_pipe && args.flags.retry != Retries::Never {
+    if has_pipe(args) && args.flags.retry != Retries::Never {
         let text = "what went through a pipe cannot be had again; leave out --retry with -";
         return Err(Failure::Usage(text.into()));
     }
@@ -145,6 +149,10 @@ fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failur
         options.dest_token = Some(token.secret);
     }
     Ok(Request { sources, dest, options })
+}
+
+fn has_pipe(args: &CpArgs) -> bool {
+    args.paths.iter().any(|path| path == PIPE)
 }
 
 /// A source or a destination.

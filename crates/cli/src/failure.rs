@@ -14,9 +14,15 @@ pub enum Failure {
     /// It failed.
     #[error("{0}")]
     Failed(String),
+    /// A command that was to be run could not be; the status is the one that shells give.
+    #[error("{0}")]
+    Command(String, u8),
     /// The user stopped it.
     #[error("interrupted; run the same command again to continue")]
     Interrupted,
+    /// The user stopped what went through a pipe.
+    #[error("interrupted; what went through a pipe has to go again from its beginning")]
+    PipeInterrupted,
 }
 
 impl From<&Failure> for Exit {
@@ -24,7 +30,8 @@ impl From<&Failure> for Exit {
         match failure {
             Failure::Usage(_) => Exit::Usage,
             Failure::Failed(_) => Exit::Failed,
-            Failure::Interrupted => Exit::Interrupted,
+            Failure::Command(_, status) => Exit::Command(*status),
+            Failure::Interrupted | Failure::PipeInterrupted => Exit::Interrupted,
         }
     }
 }

@@ -71,6 +71,11 @@ fn table(report: &ProbeReport) -> String {
         (Some(rate), None) => mbps(rate),
         _ => "-".into(),
     };
+    let udp = match report.udp {
+        Some(true) => "passes",
+        Some(false) => "does not pass",
+        None => "-",
+    };
     let mtu = report.path_mtu.map_or("-".into(), |mtu| format!("{mtu} bytes"));
     let round_trip = match (report.rtt_ms_min, report.rtt_ms_mean) {
         (Some(min), Some(mean)) => format!("{min:.1} ms, {mean:.1} ms under load"),
@@ -80,7 +85,7 @@ fn table(report: &ProbeReport) -> String {
     let limit = limit_text(report.limited_by).unwrap_or("nothing found");
     let rows = [
         ("round trip", round_trip),
-        ("UDP", if report.udp { "passes".into() } else { "does not pass".into() }),
+        ("UDP", udp.into()),
         ("path MTU", mtu),
         ("available", format!("{available}, limited by {limit}")),
         ("packets over UDP", object),
@@ -100,6 +105,7 @@ mod tests {
     fn the_table_says_what_is_missing() {
         let report = ProbeReport {
             host: "far".into(),
+            udp: Some(false),
             stripe_mbps: Some(71.25),
             streams: Some(8),
             transport: "stripe".into(),

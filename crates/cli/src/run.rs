@@ -83,7 +83,10 @@ fn start(command: &[String]) -> Result<(Connects, Child), Failure> {
         })?;
         match Command::new(&program).args(args).spawn() {
             Ok(child) => Ok((connects, child)),
-            Err(error) => Err(Failure::Failed(format!("{program}: {error}"))),
+            Err(error) => {
+                let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+                Err(Failure::Command(format!("{program}: {error}"), status))
+            }
         }
     };
     let begun = thread::Builder::new().name("run-command".into()).spawn(begin).map_err(Error::Threads)?;
@@ -286,6 +289,9 @@ fn told(to: SocketAddr, error: &Error) -> Errno {
     }
 }
 
+/// How shells end where there is no such command, and where it may not be run (POSIX, Shell & Utilities §2.8.2).
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
 /// How often it is seen whether the command has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// On loopback both ends of a connection are there at once; a second is far more than that.

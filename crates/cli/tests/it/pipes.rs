@@ -192,6 +192,20 @@ fn nobody_reads_any_more() {
 }
 
 #[test]
+fn who_interrupts_a_pipe_is_not_told_that_it_goes_on() {
+    let there = folder();
+    let server = Server::start(there.path(), &[]);
+    let mut copy = Piped::start(server.cp_command(args(["-", &server.url("file")])));
+    copy.write(&noise(20 * GROUP, 2));
+    wait_until("it is under way", || has_open(&server, 8 * GROUP));
+    kill_process(rustix::process::Pid::from_child(&copy.child), Signal::INT).unwrap();
+    let ended = copy.finish().1.expect_code(130);
+    assert!(ended.stderr.contains("has to go again from its beginning"), "{}", ended.stderr);
+    wait_until("the daemon lets go of it", || !has_open(&server, 8 * GROUP));
+    assert_eq!(names(there.path()), [""; 0]);
+}
+
+#[test]
 fn what_cannot_be_read_leaves_nothing_there() {
     let there = folder();
     let server = Server::start(there.path(), &[]);

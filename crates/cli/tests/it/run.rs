@@ -182,8 +182,9 @@ fn it_ends_as_its_command_does() {
     let sh = |script: &str| host.run(&["sh", "-c", script]);
     sh("exit 7").finish().expect_code(7);
     sh("kill -9 $$").finish().expect_code(137);
-    let missing = host.run(&["/no/such/program"]).finish().expect_code(1);
+    let missing = host.run(&["/no/such/program"]).finish().expect_code(127);
     assert!(missing.stderr.contains("/no/such/program: No such file"), "{}", missing.stderr);
+    host.run(&["/etc/passwd"]).finish().expect_code(126);
     let told = sh("trap 'echo told; exit 3' TERM; echo ready; while :; do sleep 0.05; done");
     wait_until("it waits", || told.said()[0].contains("ready"));
     told.signal(Signal::TERM);

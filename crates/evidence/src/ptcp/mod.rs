@@ -309,6 +309,7 @@ fn background(condition: &Condition, path: &Scenario) -> Traffic {
 fn tcp(control: ControllerKind, condition: &Condition) -> Protocol {
     let mut flow = TcpFlow { mss: Some(MSS), ..TcpFlow::new(control) };
     flow.config.sack = condition.sack;
+    flow.config.delayed_ack = DELAYED_ACK;
     if let Some(bytes) = condition.window_bytes() {
         flow.config.receive_buffer = bytes.into();
     }
@@ -467,6 +468,9 @@ const WINDOWS: &str = "The paper's single flow neither fills the link nor loses 
 const MSS: u16 = 1460;
 /// IPv4, TCP, timestamps.
 const HEADERS: u32 = 52;
+/// The simulator's receivers acknowledge a single segment as late as Linux's do at the soonest, as those that are measured. With
+/// 200 ms 30 flows of NewReno with selective acknowledgements lost 5.4 instead of 5.8 % (the kernel's 6.2 %).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// What a full link carries of data.
 const FULL: f64 = MSS as f64 / (MSS as f64 + HEADERS as f64);
 /// Each connection is made when the one before is there, and has begun to send: two round trips.

@@ -19,6 +19,7 @@ use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::session::choice::{MARGIN, ODD_LOSS, QUEUE};
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::session::message::{Already, Message, Operation, PROBE_LEN};
+use longhaul_proto::session::reason::Cause;
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time};
 use serde::Serialize;
@@ -34,8 +35,8 @@ pub struct ProbeReport {
     pub ok: bool,
     /// The host, as it was named.
     pub host: String,
-    /// Whether UDP passes in both directions.
-    pub udp: bool,
+    /// Whether UDP passes in both directions, where it was tried and the host was reached.
+    pub udp: Option<bool>,
     /// Shortest round trip, milliseconds.
     pub rtt_ms_min: Option<f64>,
     /// Mean round trip while the path was filled, milliseconds.
@@ -138,6 +139,9 @@ fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Error> {
             Err(error) => failures.push((transport, error)),
         }
     }
+    if failures.iter().any(|(_, error)| error.cause() == Cause::UdpBlocked) {
+        report.udp = Some(false);
+    }
     let why_not =
         |wanted: Carrier| failures.iter().find(|(t, _)| *t == wanted).map(|(_, error)| error.to_string());
     let (transport, reason) = match (report.object_mbps, report.stripe_mbps) {
@@ -182,13 +186,13 @@ impl ProbeReport {
             Carrier::Stripe => {
                 self.stripe_mbps = Some(mbps);
                 self.streams = Some(status.streams);
-                if !self.udp {
+                if self.udp.is_none() {
                     (self.rtt_ms_min, self.rtt_ms_mean) = (min, mean);
                 }
             }
             _ => {
                 self.object_mbps = Some(mbps);
-                self.udp = true;
+                self.udp = Some(true);
                 self.loss = Some(status.loss);
                 self.path_mtu = Some(found.packet_len);
                 (self.rtt_ms_min, self.rtt_ms_mean) = (min, mean);

@@ -69,6 +69,7 @@ fn what_cannot_be_probed_is_named() {
     refused(&nobody, 1, "cannot reach 127.0.0.1 port 1");
     let found = run(["probe"].iter().chain(&nobody)).expect_code(1).json();
     assert!(found["ok"] == false && found["error"].as_str().unwrap().contains("cannot reach"), "{found}");
+    assert!(found["udp"].is_null(), "nobody knows: {found}");
     // The same failure twice is one line.
     assert_eq!(found["error"].as_str().unwrap().matches("cannot reach").count(), 1);
 }
