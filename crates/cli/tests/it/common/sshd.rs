@@ -43,11 +43,12 @@ impl Sshd {
         fs::copy(folder.path().join("user.pub"), folder.path().join("authorized")).unwrap();
         let port = port();
         let top = folder.path().display();
-        // A shell that is not the first reads no start-up file of this machine: those may take a minute.
+        // A shell that is not the first reads no start-up file of this machine: those may take a minute. What is in the folder `bin` is
+        // installed there.
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {top}/host\nAuthorizedKeysFile {top}/authorized\nPidFile none\n\
              StrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n\
-             SetEnv XDG_CACHE_HOME={top}/cache PATH=/usr/bin:/bin SHLVL=2\n"
+             SetEnv XDG_CACHE_HOME={top}/cache PATH={top}/bin:/usr/bin:/bin SHLVL=2\n"
         );
         write(folder.path().join("config"), config);
         let mut command = Command::new(program);
@@ -72,17 +73,6 @@ impl Sshd {
         for child in children.split_whitespace().filter_map(|id| id.parse().ok()).filter_map(Pid::from_raw) {
             kill_process(child, Signal::KILL).expect("it is ours");
         }
-    }
-
-    /// Have it read its configuration anew.
-    pub fn reconfigure(&self, config: &str) {
-        write(self.path("config"), config);
-        super::send(&self.child, Signal::HUP);
-        // It starts itself anew and says so when it listens.
-        super::wait_until("sshd listens again", || {
-            let log = fs::read_to_string(self.path("log")).unwrap_or_default();
-            log.matches("Server listening").count() == 2
-        });
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
