@@ -4,9 +4,9 @@ use crate::common::lab::Haul;
 use crate::common::site::Site;
 use crate::common::sshd::{Sshd, far};
 use crate::common::tree::*;
-use crate::common::{Ended, Server, longhaul, peak_memory, wait_until};
+use crate::common::{Ended, Server, longhaul, peak_memory, send, wait_until};
 use longhaul_lab::Scenario;
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -198,7 +198,7 @@ fn who_interrupts_a_pipe_is_not_told_that_it_goes_on() {
     let mut copy = Piped::start(server.cp_command(args(["-", &server.url("file")])));
     copy.write(&noise(20 * GROUP, 2));
     wait_until("it is under way", || has_open(&server, 8 * GROUP));
-    kill_process(rustix::process::Pid::from_child(&copy.child), Signal::INT).unwrap();
+    send(&copy.child, Signal::INT);
     let ended = copy.finish().1.expect_code(130);
     assert!(ended.stderr.contains("has to go again from its beginning"), "{}", ended.stderr);
     wait_until("the daemon lets go of it", || !has_open(&server, 8 * GROUP));
@@ -293,8 +293,7 @@ fn either_side_killed_midway_leaves_nothing_under_the_name() {
             let ended = copy.finish().1;
             assert_eq!(ended.code, 1, "{}", ended.stderr);
         } else {
-            let client = rustix::process::Pid::from_child(&copy.child);
-            kill_process(client, Signal::KILL).unwrap();
+            send(&copy.child, Signal::KILL);
             wait_until("the daemon lets go of it", || !has_open(&server, 8 * GROUP));
         }
         assert_eq!(names(there.path()), [""; 0]);

@@ -3,8 +3,8 @@
 use crate::common::sides::Sides;
 use crate::common::site::Site;
 use crate::common::tree::*;
-use crate::common::{Ended, LONGHAUL, Running, Server, run, undisturbed, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::common::{Ended, LONGHAUL, Running, Server, run, send, undisturbed, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
@@ -155,7 +155,7 @@ fn who_stops_reading_lines_keeps_nobody_from_ending_the_copy() {
     let mut said = BufReader::new(copy.stderr.take().unwrap()).lines();
     // By then the first line of JSON is being written.
     assert!(said.by_ref().map_while(Result::ok).filter(|line| line.contains("b/s")).nth(2).is_some());
-    kill_process(Pid::from_child(&copy), Signal::INT).unwrap();
+    send(&copy, Signal::INT);
     let said: Vec<String> = said.map_while(Result::ok).collect();
     assert_eq!(copy.wait().unwrap().code(), Some(130), "{said:?}");
 }
