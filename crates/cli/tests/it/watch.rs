@@ -64,6 +64,23 @@ fn a_copy_of_either_way_tells_each_second_how_far_it_is() {
 }
 
 #[test]
+fn what_an_earlier_run_left_is_no_rate() {
+    for pull in [false, true] {
+        let sides = Sides::with_file(pull, 5 * LEN);
+        let server = sides.serve();
+        let args = |more| sides.file_args(&server.url(""), &["--json=lines", more]);
+        let copy = Running::start(&mut server.cp_command(args("--rate=100mbit")));
+        sides.await_part(3 * LEN as u64);
+        copy.signal(Signal::INT);
+        copy.finish().expect_code(130);
+        let ended = server.cp(args(SLOW)).expect_code(0);
+        let mut lines = lines_of(&ended.stdout);
+        assert!(lines.pop().unwrap()["resumed_bytes"].as_u64() > Some(2 * LEN as u64), "{}", ended.stdout);
+        assert!(lines.iter().all(|line| line["rate_mbps"].as_f64() < Some(60.0)), "{}", ended.stdout);
+    }
+}
+
+#[test]
 fn files_in_place_are_counted_on_both_sides() {
     for pull in [false, true] {
         let sides = Sides::new(pull);

@@ -287,6 +287,8 @@ struct Receiving<'a, 's> {
     status: SenderStatus,
     last_progress: Time,
     recent: (Time, u64, Rate),
+    /// Bytes that are there without having come in now.
+    spared: u64,
     complete_told: bool,
     is_dry_run: bool,
     /// What a trace was told last.
@@ -314,6 +316,7 @@ impl<'a, 's> Receiving<'a, 's> {
             status: SenderStatus::default(),
             last_progress: now,
             recent: (now, 0, Rate::default()),
+            spared: 0,
             complete_told: false,
             is_dry_run,
         })
@@ -327,7 +330,11 @@ impl<'a, 's> Receiving<'a, 's> {
     fn run(&mut self) -> Result<(Report, Report), Error> {
         loop {
             self.session.begin_turn()?;
+            let was_there = self.object.receiver().is_none().then(|| bytes_in(&self.have));
             let busy = self.object.take(self.session, &self.have)?;
+            if self.object.receiver().is_some() {
+                self.spared += was_there.unwrap_or(0);
+            }
             self.take_messages()?;
             self.heed_sink();
             if let Some(reason) = self.parts().broken() {
@@ -420,8 +427,10 @@ impl<'a, 's> Receiving<'a, 's> {
         }
         self.have.extend(known.iter().cloned());
         let (end, is_growing) = (base + layout.object_len(), manifest.seams.has_more);
+        let before = self.bytes_done();
         let grown = self.object.grow(end, is_growing, &known);
         grown.map_err(|error| self.session.abort(error))?;
+        self.spared += self.bytes_done() - before;
         self.complete_told = false;
         self.already.add(already);
         self.session.control.send(Message::Start { have, claimed, already });
@@ -519,11 +528,18 @@ impl<'a, 's> Receiving<'a, 's> {
     /// These bytes need not come.
     fn skip(&mut self, ranges: &Ranges) {
         self.have.extend(ranges.iter().cloned());
+        let before = self.bytes_done();
         if let Some(receiver) = self.object.receiver_mut() {
             // Together with what lies around them: a packet may cross the border of two ranges.
             let whole = ranges.iter().filter_map(|range| self.have.get(&range.start).cloned());
             receiver.skip(&whole.collect());
         }
+        self.spared += self.bytes_done() - before;
+    }
+
+    /// Bytes of the object that are there, in whole packets.
+    fn bytes_done(&self) -> u64 {
+        self.object.receiver().map_or(0, |r| r.received() * u64::from(r.shape().packet_len))
     }
 
     fn check_stall(&mut self) -> Result<(), Error> {

@@ -133,6 +133,8 @@ struct Sending<'a, 's, F> {
     last_progress: Time,
     last_status: Time,
     recent: Recent,
+    /// Bytes that the receiver has without our having sent them.
+    spared: u64,
     remarks: Vec<String>,
     /// When the way of a copy that pauses was last kept open.
     kept_open: Time,
@@ -191,6 +193,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         };
         let control = Control::new(kind, control, session.options.transport);
         let mut sender = Sender::new(config, feed, control.build(None));
+        let spared = sender.acked_bytes();
         sender.hold(&claimed);
         sender.set_paused(session.is_paused());
         first_flight::hand_over(session.first_flight.take(), &mut sender, counts_first);
@@ -223,6 +226,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             last_progress: Time::ZERO,
             last_status: now,
             recent: Recent { at: now, ..Recent::default() },
+            spared,
             remarks: vec![],
             kept_open: now,
             hashes: vec![],
@@ -311,6 +315,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     fn take_messages(&mut self) -> Result<(), Error> {
         while let Some(message) = self.session.poll_message()? {
+            let before = self.sender.acked_bytes();
             match message {
                 Message::Resend { epoch, ranges } => {
                     self.session.remark("a piece failed verification and is sent again".into());
@@ -325,6 +330,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                 Message::Finished(report) => self.end_part(report)?,
                 _ => {}
             }
+            self.spared += self.sender.acked_bytes().saturating_sub(before);
             let held = self.pieces.hold(self.sender.pieces());
             held.map_err(|error| self.session.abort(error))?;
         }
@@ -436,7 +442,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     fn refresh_recent(&mut self, now: Time) {
-        let (stats, acked) = (self.sender.stats(), self.sender.acked_bytes());
+        let (stats, acked) = (self.sender.stats(), self.sender.acked_bytes().saturating_sub(self.spared));
         let time_lost = self.sender.time_lost();
         let lost = stats.path_losses();
         let span = now.since(self.recent.at);

@@ -138,6 +138,31 @@ fn whoever_is_taken_for_a_bbr_it_does_not_last() {
     assert!(shares.jain(0..20) >= 0.95, "{shares:?}");
 }
 
+/// One of eight once took a queue that ran empty when all sent less for a BBR's dip, and another for the second.
+#[test]
+fn what_our_like_empty_together_is_no_bbrs_dip() {
+    let shares = Shared::new(path(100.0, 40.0), own(8, 0.7), 30.0, 60.0).run();
+    assert!(shares.jain(0..8) >= 0.95, "{shares:?}");
+}
+
+fn beside_bbr(stop_s: Option<f64>, from_s: f64, to_s: f64) -> Shares {
+    let stop = stop_s.map_or(Duration::MAX, Duration::from_secs_f64);
+    let bbr = Member { stop, ..Member::new("tcp:bbr", 0.0) };
+    Shared::new(path(100.0, 40.0), vec![Member::new("adaptive", 3.0), bbr], from_s, to_s).run()
+}
+
+#[test]
+fn beside_a_bbr_either_keeps_a_good_part() {
+    let shares = beside_bbr(None, 30.0, 60.0);
+    assert!(shares.each.iter().all(|share| *share >= 0.35), "{shares:?}");
+}
+
+#[test]
+fn the_link_is_its_own_again_when_a_bbr_has_left() {
+    let shares = beside_bbr(Some(40.0), 45.0, 55.0);
+    assert!(shares.each[0] >= 0.95 && shares.queue_bdp < 0.3, "{shares:?}");
+}
+
 #[test]
 fn a_longer_way_earns_no_larger_share() {
     let far = Member { extra: Duration::from_millis(30), ..Member::new("adaptive", 3.0) };

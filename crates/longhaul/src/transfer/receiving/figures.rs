@@ -8,13 +8,12 @@ use std::time::Duration;
 
 impl Receiving<'_, '_> {
     pub(super) fn tell_progress(&mut self, now: Time) {
-        let (done, all) = self.object.receiver().map_or((0, false), |receiver| {
-            let done = receiver.received() * u64::from(receiver.shape().packet_len);
-            (done, receiver.received() == receiver.shape().packets())
-        });
+        let done = self.bytes_done();
+        let all = self.object.receiver().is_some_and(|r| r.received() == r.shape().packets());
         let (at, before, goodput) = self.recent;
         if now.since(at) >= RECENT {
-            self.recent = (now, done, Rate::from_bytes_over(done.saturating_sub(before), now.since(at)));
+            let came = done.saturating_sub(self.spared);
+            self.recent = (now, came, Rate::from_bytes_over(came.saturating_sub(before), now.since(at)));
             if let Some(files) = self.parts().files_done() {
                 self.session.tell_files_done(files);
             }

@@ -1,7 +1,7 @@
 //! Whether others use the path, and what that makes of a loss.
 
 use super::loss::RANDOM_MAX;
-use super::rivals::Compete;
+use super::rivals::{Compete, is_bbrs};
 use super::{ALIKE, ALONE_SHARE, Adaptive, LITTLE, State, TICKS_PER_RTT};
 use crate::control::ControlConfig;
 use crate::control::bbr::RTT_AGE;
@@ -74,13 +74,11 @@ impl Adaptive {
     pub(super) fn look_beside_rivals(&mut self, now: Time, delivered: f64) {
         // A mark asks for an answer that a BBR does not give (RFC 3168 §5).
         let (link, is_bbr) = (self.link_rate(), self.dips.is_bbr(now) && !self.is_marked(now));
+        let is_deep = is_bbrs(self.round.queue_least_ns, self.rtt);
         if let (State::Compete(compete), Some(link)) = (&mut self.state, link) {
-            let share = delivered / link;
             compete.match_bbr(now, is_bbr, link, delivered, self.rtt);
-            if compete.is_in_vain(now, share) {
-                self.dips.forget();
-            }
-            if compete.is_alone(share) {
+            compete.leave_half(is_deep, link);
+            if compete.is_alone(delivered / link) {
                 self.leave_rivals(now);
             }
         }
@@ -92,6 +90,7 @@ impl Adaptive {
             let window = compete.window_bytes() / self.datagram_len;
             // Who is back after so short a time had not left: a BBR drains the queue that often.
             self.refresh.rivals_left = Some((now + RTT_AGE, window));
+            self.dips.forget_last();
             self.state = State::Cruise;
         }
     }

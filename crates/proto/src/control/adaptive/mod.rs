@@ -58,8 +58,8 @@
 //! no mark came for ten seconds.
 //!
 //! *Compete* (`rivals.rs`): the window is CUBIC's (`window/cubic.rs`), or, while a BBR is there, BBR's: loss does not
-//! move that, and it betrays itself, for every ten seconds it drains the queue. If that does not keep a good part of the
-//! link for us, it was a crowd. The flow cruises again when a refresh meets the delay of the empty path, or when all that
+//! move that, and it betrays itself, for every ten seconds it drains the queue. While that is as deep as a BBR makes it, we
+//! take half of the link at most. The flow cruises again when a refresh meets the delay of the empty path, or when all that
 //! the link carries is delivered. In the background it does not compete but yields.
 //!
 //! The first estimate is the path check's train, or one of our own; seven tenths of it are sent first, and the rest
@@ -587,7 +587,8 @@ impl Controller for Adaptive {
 }
 
 /// Rates that differ by less are alike: packet pairs agree then, a test sends so much less, and so far above the ceiling
-/// last met it is another. What is seen in no more than this part of the time is chance: a host that was late, a queue.
+/// last met it is another. What is seen in no more than this part of the time is chance: a host that was late, a queue. So much of
+/// its longest is left of a queue that dips, from twice as much.
 const ALIKE: f64 = 0.1;
 /// The queue is emptied so often: one interval for all, or they would not do it together.
 const REFRESH_EVERY: Duration = Duration::from_secs(2);
@@ -610,12 +611,11 @@ const LATELY: f64 = 40.0;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
 /// Little: the least of our rate that is sent, in a low or however long the queue is; the share of the target in the background;
-/// the share of its longest that is left of a queue that dips, from twice as much; and the share of the link that we begin with
-/// beside others, for who came late has yielded all along, and give up doing as a BBR does below.
+/// and the share of the link that we begin with beside others, for who came late has yielded all along.
 const LITTLE: f64 = 0.3;
 /// Weight of a tick's delivery rate: with all of it in a round trip, flows with round trips that differ would swing.
 const BANDWIDTH_GAIN: f64 = 0.2;
-/// Weight of what is new in means that no burst, and no dip of 200 ms, is to move much.
+/// Weight of what is new in means that no burst is to move much.
 const SLOW_GAIN: f64 = 1.0 / 64.0;
 /// Share of the bandwidth that must have been delivered in a round before the rate grows.
 const DELIVERED_ENOUGH: f64 = 0.85;

@@ -1,6 +1,6 @@
 //! How to hold one's own beside others that fill the queue, and how to tell that one of them is a BBR.
 
-use super::{ALIKE, ALONE_SHARE, LITTLE, SLOW_GAIN, TICK_MAX};
+use super::{ALIKE, ALONE_SHARE, LITTLE, TICK_MAX};
 use crate::control::bbr::{CYCLE, PROBE_RTT_SPAN, RTT_AGE};
 use crate::control::window::ledbat::BASE_SLOT;
 use crate::control::window::{Cubic, Windowed};
@@ -20,13 +20,12 @@ pub(super) struct Compete {
     alone: u32,
 }
 
-/// What came of doing as a BBR does.
+/// What a BBR does, within bounds.
 #[derive(Debug)]
 struct AsBbr {
     control: Bbr,
-    since: Time,
-    /// The share of the link that was delivered, on average.
-    share: f64,
+    /// What is left to us, bit/s.
+    most: f64,
 }
 
 /// A while of sending much less, to see whether the queue is only our like's.
@@ -59,8 +58,11 @@ impl Compete {
 
     /// What to pace at, bit/s.
     pub fn rate(&self) -> f64 {
-        let rate = self.bbr.as_ref().map_or(self.window.pacing_rate(), |bbr| bbr.control.pacing_rate());
-        let rate = rate.map_or(f64::INFINITY, |rate| rate.0 as f64);
+        let (rate, most) = match &self.bbr {
+            Some(bbr) => (bbr.control.pacing_rate(), bbr.most),
+            None => (self.window.pacing_rate(), f64::INFINITY),
+        };
+        let rate = rate.map_or(most, |rate| most.min(rate.0 as f64));
         if self.low.is_some_and(|low| !low.is_past) { rate * LITTLE } else { rate }
     }
 
@@ -117,16 +119,16 @@ impl Compete {
             let config = ControlConfig { rtt, ..self.config };
             let rate = delivered.max(link * LITTLE);
             let control = Bbr::resumed(config, now, Rate(rate as u64));
-            self.bbr = Some(Box::new(AsBbr { control, since: now, share: LITTLE }));
+            self.bbr = Some(Box::new(AsBbr { control, most: link / 2.0 }));
         }
     }
 
-    /// A round delivered the share `share` of the link. True: to do as a BBR does has not kept us our part of it, so this
-    /// is a crowd, in which several take each other for a BBR, and all lose much by what they do then.
-    pub fn is_in_vain(&mut self, now: Time, share: f64) -> bool {
-        let Some(bbr) = &mut self.bbr else { return false };
-        bbr.share += (share - bbr.share) * SLOW_GAIN;
-        bbr.share < LITTLE && now.since(bbr.since) >= RTT_AGE / 2
+    /// A round on a link of `link` bit/s, in which the queue was as deep as a BBR's, or was not. While it is, there is another at
+    /// least, and half of the link is the most that is ours: who took others for a BBR leaves them as much.
+    pub fn leave_half(&mut self, is_deep: bool, link: f64) {
+        if let Some(bbr) = &mut self.bbr {
+            bbr.most = if is_deep { link / 2.0 } else { f64::INFINITY };
+        }
     }
 
     /// Send little for a moment, with a queue of `queue_ns`; when what comes of it will have been seen.
@@ -168,12 +170,12 @@ impl Dips {
     /// A tick with a queue of `queue_ns` on a path of this round trip, while we did not send less ourselves.
     pub fn end_tick(&mut self, now: Time, queue_ns: f64, rtt: Duration) {
         self.most_ns = (self.most_ns * MOST_DECAY).max(queue_ns);
-        if self.most_ns < BBR_QUEUE * nanos(rtt) as f64 {
+        if !is_bbrs(self.most_ns, rtt) {
             return;
         }
-        if queue_ns > 2.0 * LITTLE * self.most_ns {
+        if queue_ns > 2.0 * ALIKE * self.most_ns {
             self.is_long = true;
-        } else if self.is_long && queue_ns < LITTLE * self.most_ns {
+        } else if self.is_long && queue_ns < ALIKE * self.most_ns {
             // A dip, and with its round trips and our ticks two more of them, passed in between.
             let since = self.last.map(|last| now.since(last));
             if since.is_some_and(|since| since > RTT_AGE && since < RTT_AGE + PROBE_RTT_SPAN * 3) {
@@ -183,15 +185,20 @@ impl Dips {
         }
     }
 
-    /// What was taken for a BBR was none.
-    pub fn forget(&mut self) {
-        self.seen = None;
+    /// The queue ran empty when we sent less, or what the link carries was ours: the last dip was our like's.
+    pub fn forget_last(&mut self) {
+        self.last = None;
     }
 
     /// A BBR was there of late.
     pub fn is_bbr(&self, now: Time) -> bool {
         self.seen.is_some_and(|seen| now.since(seen) < SEEN_LATELY)
     }
+}
+
+/// Whether a queue that is so long is a BBR's.
+pub(super) fn is_bbrs(queue_ns: f64, rtt: Duration) -> bool {
+    queue_ns >= BBR_QUEUE * nanos(rtt) as f64
 }
 
 /// Who delivers all of the link, but for a tenth, for so many rounds is alone: in a whole cycle of its gains a BBR beside us would
@@ -258,24 +265,16 @@ mod tests {
     }
 
     #[test]
-    fn to_do_as_a_bbr_does_is_in_vain_if_less_is_left() {
-        for (share, is_in_vain) in [(0.45, false), (0.25, true), (0.05, true)] {
-            let mut compete = compete();
-            compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
-            let mut rounds = (1..100).map(|n| Time::from_millis(100 * n));
-            let first = rounds.find(|now| compete.is_in_vain(*now, share));
-            assert_eq!(first, is_in_vain.then_some(Time::from_millis(5000)), "{share}");
-        }
-    }
-
-    #[test]
-    fn moments_without_data_do_not_end_what_is_not_in_vain() {
+    fn who_does_as_a_bbr_does_leaves_half_of_a_link_with_a_deep_queue() {
         let mut compete = compete();
-        compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
-        for n in 1..200 {
-            let share = if n % 100 < 4 { 0.0 } else { 0.45 };
-            assert!(!compete.is_in_vain(Time::from_millis(100 * n), share), "round {n}");
-        }
+        compete.match_bbr(Time::ZERO, true, 1e8, 9e7, RTT);
+        let mut rate = |queue_ms: f64, link: f64| {
+            compete.leave_half(is_bbrs(queue_ms * MS, RTT), link);
+            compete.rate()
+        };
+        assert_eq!(rate(50.0, 1e8), 5e7);
+        assert_eq!(rate(50.0, 4e7), 2e7, "pairs tell that the link is slower");
+        assert!(rate(20.0, 1e8) > 8e7, "its own probing makes such a queue");
     }
 
     #[test]
