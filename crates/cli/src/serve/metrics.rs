@@ -1,5 +1,6 @@
 //! Figures for Prometheus, over HTTP on a port of their own.
 
+use super::page::Page;
 use crate::failure::Failure;
 use crate::gauges::{Transfer, TransferGauges};
 use crate::values::describe;
@@ -13,8 +14,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use tiny_http::{Header, Response, Server};
 
 /// Whose, and which way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -231,30 +230,16 @@ impl Exporter {
     pub fn start(&self) -> Result<(), Failure> {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(listener) = listener else { return Ok(()) };
-        let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot tell metrics: {error}"));
-        let server = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
         let metrics = self.metrics.clone();
-        let answer = move || {
-            for request in server.incoming_requests() {
-                // Whoever left meanwhile is not told.
-                let _ = if request.url().split('?').next() == Some("/metrics") {
-                    request.respond(Response::from_string(metrics.text()).with_header(content_type()))
-                } else {
-                    request.respond(Response::from_string("/metrics\n").with_status_code(404))
-                };
-            }
-        };
-        thread::Builder::new().name("metrics".into()).spawn(answer).map_err(|error| failed(&error))?;
+        let page = Page { path: "/metrics", media_type: MEDIA_TYPE, text: Box::new(move || metrics.text()) };
+        let failed = |error| Failure::Failed(format!("cannot tell metrics: {}", describe(&error)));
+        page.start(listener).map_err(failed)?;
         tracing::info!("metrics are told at http://{}/metrics", self.address);
         Ok(())
     }
 }
 
-fn content_type() -> Header {
-    let value = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Header::from_bytes("Content-Type", value).expect("plain ASCII")
-}
-
+const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Transfers with figures of their own: as many as are served at a time unless the configuration says otherwise.
 const TRANSFERS_MAX: usize = 256;
 

@@ -2,6 +2,7 @@
 
 mod audit;
 mod metrics;
+mod page;
 mod paste;
 mod records;
 mod reload;
@@ -42,6 +43,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     log::start("info")?;
     let needs = plan.sandbox.then(|| plan.needs());
     let kept = Kept::open(plan.audit.as_deref(), plan.metrics)?;
+    let identity = plan.policy.identity.clone();
     let admission = Admission::new(plan.policy)?;
     let options = ServeOptions {
         listen: plan.listen,
@@ -57,7 +59,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let lost = Arc::new(OnceLock::new());
     stores.watch(end_without_store(&lost, &stop)).map_err(|error| Failure::Failed(describe(&error)))?;
     let stores = Arc::new(stores);
-    let started = plan.config.clone().map(|config| Started { config, needs: needs.clone() });
+    let started = plan.config.clone().map(|config| Started { config, identity, needs: needs.clone() });
     let hang_up = started.map(|started| reloader(started, admission, stores.clone()));
     let mut failed = None;
     longhaul::serve(options, stop.clone(), |bound| {
@@ -139,7 +141,8 @@ impl Greeting {
 
 impl Plan {
     fn of_config(args: &ServeArgs, path: &Path) -> Result<Plan, Failure> {
-        let (config, policy) = load(path)?;
+        let (config, mut policy) = load(path)?;
+        policy.identity = Some(load_or_make(&config.key_file, path)?);
         let is_private = std::fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o077 == 0);
         if !is_private && !policy.users.is_empty() {
             warn(&ConfigError::NotPrivate(path.into()).to_string());
@@ -255,10 +258,10 @@ fn with_fresh_token(root: &Path, access: Access) -> Result<(Policy, String), Fai
     Ok((policy, token.text()))
 }
 
+/// All but who the server is.
 fn load(path: &Path) -> Result<(Config, Policy), ConfigError> {
     let mut config = Config::load(path)?;
-    let mut policy = std::mem::take(&mut config.policy);
-    policy.identity = Some(load_or_make(&config.key_file, path)?);
+    let policy = std::mem::take(&mut config.policy);
     Ok((config, policy))
 }
 

@@ -6,6 +6,7 @@ use super::stores::Stores;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::signals;
+use longhaul::Identity;
 use longhaul::daemon::admission::Admission;
 use longhaul::daemon::policy::{Access, Grant, Policy};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub(super) fn readable_secrets(path: &Path, config: &Config, policy: &Policy) ->
 /// What a server was started with.
 pub(super) struct Started {
     pub(super) config: (PathBuf, Config),
+    /// Who it is, until it ends.
+    pub(super) identity: Option<Identity>,
     /// What of the file system it has kept for itself, if it has given up the rest.
     pub(super) needs: Option<Needs>,
 }
@@ -71,6 +74,7 @@ pub(super) fn reloader(started: Started, admission: Admission, stores: Arc<Store
         let path = &started.config.0;
         let mut waits = vec![];
         let replaced = load(path).map_err(Failure::from).and_then(|(config, mut policy)| {
+            policy.identity = started.identity.clone();
             stores.put_in_place(&mut policy)?;
             let users = policy.users.len();
             waits = started.waits(&config, &policy);
