@@ -102,6 +102,11 @@ pub enum FileError {
     /// It was written while it was copied.
     #[error("changed while it was being copied; copy it again")]
     Changed,
+    /// It has been written just now, or its contents are made when it is read, as in `/proc`: nobody knows how long they are.
+    #[error(
+        "is said to be empty, and is not; copy it again, or its contents through a pipe, with - as the source"
+    )]
+    NotEmpty,
     /// Two sources give the same path.
     #[error("another source has something else at this path; only the first is copied")]
     Twice,
@@ -215,7 +220,7 @@ fn words(error: &io::Error) -> String {
         Some(libc::EDQUOT) => "the disk quota is used up".into(),
         Some(libc::ENOENT) => "no such file or folder".into(),
         Some(libc::ELOOP) => "a symbolic link is in the way".into(),
-        Some(libc::ENOTDIR) => "something that is not a folder is in the way".into(),
+        Some(libc::ENOTDIR) => "something on the way to it is not a folder".into(),
         Some(libc::EISDIR) => "a folder is in the way".into(),
         Some(libc::EMFILE | libc::ENFILE) => "too many open files; raise the limit with ulimit -n".into(),
         Some(libc::EIO) => "the disk reports an input/output error".into(),

@@ -13,6 +13,7 @@ use super::spill::Spill;
 use super::twins::{inode, is_alike};
 use longhaul_proto::session::manifest::{Entry, Kind, Manifest, by_components};
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(super) struct Extraneous {
     paths: Spill,
     /// What the source has was told in an order from which this cannot be known.
     is_unclear: bool,
+    /// Where there are patterns: what they protect may have come since.
+    protects: Option<(Arc<OwnedFd>, Exclude)>,
 }
 
 impl Extraneous {
@@ -47,6 +50,14 @@ impl Extraneous {
     /// Go through the paths.
     pub(super) fn for_each(&self, look: impl FnMut(&[u8])) -> std::io::Result<()> {
         self.paths.for_each(look)
+    }
+
+    /// What of such a path may be removed now; `None`: nobody knows.
+    pub(super) fn unprotected(&self, path: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let Some((top, exclude)) = &self.protects else { return Some(vec![path.to_vec()]) };
+        let mut folders = Folders::new(top.clone());
+        let is_folder = folders.open(path).is_ok();
+        unprotected(&mut folders, path.to_vec(), is_folder, exclude)
     }
 }
 
@@ -120,7 +131,8 @@ impl Sweep {
     }
 
     pub(super) fn finish(self) -> Extraneous {
-        self.found
+        let protects = (!self.exclude.is_empty()).then_some((self.top, self.exclude));
+        Extraneous { protects, ..self.found }
     }
 
     /// The source has this.
@@ -142,7 +154,9 @@ impl Sweep {
             above => self.found.is_unclear |= !is_whole && (above.is_some() || entry.path.contains(&b'/')),
         }
         if matches!(entry.kind, Kind::Dir) {
-            let names = self.folders.open(&entry.path).and_then(|folder| list(&folder)).unwrap_or_default();
+            let names = names_in(&mut self.folders, &entry.path);
+            self.found.is_unclear |= names.is_none();
+            let names = names.unwrap_or_default();
             let journals = names.iter().filter_map(|(name, _)| journal_of(name));
             let journals = journals.map(|journal| (journal, false)).collect();
             self.open.push(Listed { path: entry.path.clone(), names: names.into_iter().collect(), journals });
@@ -162,9 +176,12 @@ impl Sweep {
         names.sort_unstable_by_key(|(name, _)| *name);
         for (name, kind) in names {
             let path = join(&folder.path, name);
-            for path in unprotected(&mut self.folders, path, *kind == FileType::Directory, &self.exclude) {
-                self.found.paths.push(&path);
-            }
+            let is_folder = *kind == FileType::Directory;
+            let Some(paths) = unprotected(&mut self.folders, path, is_folder, &self.exclude) else {
+                self.found.is_unclear = true;
+                continue;
+            };
+            paths.iter().for_each(|path| self.found.paths.push(path));
         }
     }
 }
@@ -184,8 +201,21 @@ struct Extra {
     is_whole: bool,
 }
 
-/// What of `path` and all in it may be removed: the topmost paths.
-fn unprotected(folders: &mut Folders, path: Vec<u8>, is_folder: bool, exclude: &Exclude) -> Vec<Vec<u8>> {
+/// The names in a folder, none where there is no such folder; `None`: it cannot be listed.
+fn names_in(folders: &mut Folders, path: &[u8]) -> Option<Vec<(Vec<u8>, FileType)>> {
+    match folders.open(path).and_then(|folder| list(&folder)) {
+        Ok(names) => Some(names),
+        Err(error) => (error == Errno::NOENT).then(Vec::new),
+    }
+}
+
+/// What of `path` and all in it may be removed: the topmost paths. `None`: a folder in it cannot be listed.
+fn unprotected(
+    folders: &mut Folders,
+    path: Vec<u8>,
+    is_folder: bool,
+    exclude: &Exclude,
+) -> Option<Vec<Vec<u8>>> {
     let mut found = vec![Extra { path, is_folder, above: None, is_whole: true }];
     let mut pending = vec![0];
     while let Some(at) = pending.pop() {
@@ -198,8 +228,7 @@ fn unprotected(folders: &mut Folders, path: Vec<u8>, is_folder: bool, exclude: &
         if !is_folder || exclude.is_empty() || path.len() > PATH_MAX {
             continue;
         }
-        // What cannot be looked into cannot be removed either, which is told then.
-        let names = folders.open(path).and_then(|folder| list(&folder)).unwrap_or_default();
+        let names = names_in(folders, path)?;
         let inner = |(name, kind): (Vec<u8>, FileType)| Extra {
             path: join(path, &name),
             is_folder: kind == FileType::Directory,
@@ -218,7 +247,7 @@ fn unprotected(folders: &mut Folders, path: Vec<u8>, is_folder: bool, exclude: &
     }
     let is_topmost =
         |extra: &&Extra| extra.is_whole && extra.above.is_none_or(|folder| !found[folder].is_whole);
-    found.iter().filter(is_topmost).map(|extra| extra.path.clone()).collect()
+    Some(found.iter().filter(is_topmost).map(|extra| extra.path.clone()).collect())
 }
 
 /// A pattern protects what it would have left out at the source, and what another copy has of that on its way. The source may have

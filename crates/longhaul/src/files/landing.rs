@@ -118,8 +118,10 @@ impl Writer {
         let (shared, entry) = (&self.shared, complete.entry);
         let is_safe = safe.is_ok();
         if let Err(error) = safe.and_then(|()| shared.target.put_in_place(complete)) {
-            // Nobody can go on with a part file that has no place to go to.
-            let has_place = complete.is_small() || shared.target.look_for_twin(entry).is_ok();
+            // Nobody can go on with a part file that has no place to go to: it is another path's, or it is taken and nothing is
+            // replaced.
+            let is_free = error.kind() != io::ErrorKind::AlreadyExists;
+            let has_place = complete.is_small() || (is_free && shared.target.look_for_twin(entry).is_ok());
             if !is_safe || !has_place {
                 shared.logs.give_up(&shared.target, entry);
             }

@@ -258,6 +258,8 @@ impl Planner {
             let is_settled = is_continued && (self.kept.contains(path) || looker.is_blocked(path));
             let found = match is_settled {
                 true => Found::Kept,
+                // An earlier part of this copy has made it.
+                false if is_continued && self.options.new_only => Found::Folder,
                 false => looker.look(index, entry, goal.rename.as_deref().unwrap_or(path)),
             };
             let found = if self.options.dry_run { found.without_changes() } else { found };

@@ -108,9 +108,15 @@ fn remove_extraneous(shared: &Shared) {
         if shared.dry_run {
             return shared.report().removed.push(path.to_vec());
         }
-        match target.remove(path) {
-            Ok(()) => shared.report().removed.push(path.to_vec()),
-            Err(error) => fail(shared, path, FileError::step("cannot be removed")(error)),
+        let Some(paths) = extraneous.unprotected(path) else {
+            shared.report().removal_put_off = true;
+            return;
+        };
+        for path in &paths {
+            match target.remove(path) {
+                Ok(()) => shared.report().removed.push(path.to_vec()),
+                Err(error) => fail(shared, path, FileError::step("cannot be removed")(error)),
+            }
         }
     });
     if let Err(error) = looked {

@@ -17,6 +17,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinka
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -107,7 +108,8 @@ pub fn scan_in_parts(
         above: Vec::new(),
         is_refused: false,
     };
-    for source in sources {
+    let mut named = HashSet::new();
+    for source in sources.iter().filter(|source| named.insert(source.path.as_os_str())) {
         let shown = source.path.as_os_str().as_bytes();
         if let Err(error) = scanner.source(root, &source.path) {
             scanner.fail(shown, error);
@@ -307,6 +309,9 @@ impl Scanner<'_> {
                     _ => Named::Node,
                 };
                 Kind::Link { to: other_name.unwrap_or_default(), of }
+            }
+            FileType::RegularFile if stat.st_size == 0 && has_contents(folder, name) => {
+                return self.fail(&path, FileError::NotEmpty);
             }
             FileType::RegularFile => {
                 let (kind, found) = self.file(folder, name, stat);
@@ -522,6 +527,11 @@ pub(crate) fn is_below(path: &[u8], folder: &[u8]) -> bool {
 pub(super) fn open_to_read(folder: &OwnedFd, name: &[u8]) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     openat(folder, name, flags, Mode::empty()).map(File::from)
+}
+
+/// Whether a file that is said to be empty is not. What cannot be read has nothing for us.
+fn has_contents(folder: &OwnedFd, name: &[u8]) -> bool {
+    open_to_read(folder, name).is_ok_and(|mut file| file.read(&mut [0]).is_ok_and(|len| len > 0))
 }
 
 /// Last modification: seconds since 1970 and nanoseconds.

@@ -10,13 +10,13 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Those of a manifest. They are looked for when the first entry meets its destination.
 #[derive(Debug, Default)]
 pub(super) struct Twins {
     /// All that a path may be taken for, itself included.
-    groups: OnceLock<HashMap<EntryIndex, Box<[EntryIndex]>>>,
+    groups: OnceLock<HashMap<EntryIndex, Arc<[EntryIndex]>>>,
 }
 
 impl Twins {
@@ -31,7 +31,7 @@ impl Twins {
         let group = self.groups.get_or_init(|| groups(manifest)).get(&index)?;
         let path = |index: EntryIndex| manifest.entries[index as usize].path.as_slice();
         let own = beside(path(index));
-        let others = group.iter().filter(|other| **other != index).map(|other| path(*other));
+        let others = group.iter().filter(|other| **other != index).take(ALIKE_MAX).map(|other| path(*other));
         others.into_iter().find(|other| leads_to(folders, &own, &beside(other)))
     }
 }
@@ -103,17 +103,20 @@ fn folds(folder: &OwnedFd, name: &[u8]) -> Option<bool> {
     Some(count < 2)
 }
 
-fn groups(manifest: &Manifest) -> HashMap<EntryIndex, Box<[EntryIndex]>> {
+fn groups(manifest: &Manifest) -> HashMap<EntryIndex, Arc<[EntryIndex]>> {
     let entries = (0..).zip(&manifest.entries);
     let mut folded: Vec<_> = entries.map(|(index, entry)| (folded_hash(&entry.path), index)).collect();
     folded.sort_unstable();
     let mut groups = HashMap::new();
     for group in folded.chunk_by(|one, next| one.0 == next.0).filter(|group| group.len() > 1) {
-        let members: Box<[EntryIndex]> = group.iter().map(|(_, index)| *index).collect();
+        let members: Arc<[EntryIndex]> = group.iter().map(|(_, index)| *index).collect();
         groups.extend(members.iter().map(|index| (*index, members.clone())));
     }
     groups
 }
+
+/// Where a file system takes them for one, any of them shows it.
+const ALIKE_MAX: usize = 64;
 
 /// Whether a file system may take two names for one another.
 pub(super) fn is_alike(one: &[u8], other: &[u8]) -> bool {

@@ -94,6 +94,23 @@ fn what_is_copied_in_parts_is_what_is_copied_as_a_whole() {
     }
 }
 
+/// The part that comes second found the folder there, and took it for somebody else's.
+#[test]
+fn a_folder_in_several_parts_gets_its_permissions_where_nothing_is_replaced_too() {
+    let (source, dest) = (folder(), folder());
+    (0..7).for_each(|n| write(source.path().join(format!("a/b/{n}")), b""));
+    for path in ["a", "a/b"] {
+        fs::set_permissions(source.path().join(path), fs::Permissions::from_mode(0o750)).unwrap();
+        set_mtime(source.path().join(path), 5, 0);
+    }
+    let drop_box = FileOptions { new_only: true, ..options() };
+    let report = copy_parts(source.path(), dest.path(), 2, &drop_box);
+    assert_eq!(report.failed.first, []);
+    // The folder that was there keeps its own.
+    let below = |top: &Path| contents(&top.join("a"));
+    assert_eq!(below(dest.path()), below(source.path()));
+}
+
 /// Two paths that differ in case only may be in different parts.
 #[test]
 fn of_paths_in_different_parts_that_are_one_here_the_second_is_told_of() {

@@ -67,7 +67,7 @@ fn sources_of_one_name_merge_or_conflict() {
     let scan = scan_with(top.path(), &["a", "f", "other/a", "other/f", "f"], &ScanOptions::default());
     assert_eq!(paths(&scan), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o", "f", "a/new"]);
     let failed: Vec<_> = errors(&scan).into_iter().map(|(path, _)| path).collect();
-    assert_eq!(failed, ["a/x", "f", "f"]);
+    assert_eq!(failed, ["a/x", "f"], "what is named twice comes once");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_cannot_be_copied_is_told_and_the_rest_goes_on() {
     let shown = |name: &str| top.path().join(name).display().to_string();
     let expected = [
         (shown("missing"), "no such file or folder".to_string()),
-        (shown("f/"), "something that is not a folder is in the way".into()),
+        (shown("f/"), "something on the way to it is not a folder".into()),
     ];
     assert_eq!(errors(&scan), expected);
     // What nobody could copy is no failure.
@@ -101,6 +101,37 @@ fn what_cannot_be_copied_is_told_and_the_rest_goes_on() {
     assert_eq!(scan.warnings(), ["a/fifo: not copied: neither a file nor a folder nor a link"]);
     let alone = scan_with(top.path(), &["a/fifo"], &ScanOptions::default());
     assert!(alone.emptiness().is_some_and(|reason| reason.line.starts_with("fifo: not copied")));
+}
+
+#[test]
+fn a_file_whose_contents_are_made_when_it_is_read_is_no_empty_one() {
+    let top = folder();
+    write(top.path().join("empty"), b"");
+    let made = format!("/proc/{}/status", std::process::id());
+    let scan = scan(
+        &Root::ambient(),
+        &sources(&[made.as_ref(), &top.path().join("empty")]),
+        &ScanOptions::default(),
+    );
+    assert_eq!(paths(&scan), ["empty"]);
+    let errors = errors(&scan);
+    assert!(errors.len() == 1 && errors[0].1.starts_with("is said to be empty, and is not"), "{errors:?}");
+}
+
+#[test]
+fn who_comes_second_where_nothing_is_replaced_leaves_nothing_behind() {
+    let (source, dest) = (folder(), folder());
+    write(source.path().join("name"), random_bytes(3 * MIB, 1));
+    let drop_box = FileOptions { new_only: true, ..options() };
+    let scan = scan_of(&inside(source.path()));
+    let plan = plan_of(&scan.manifest, dest.path(), &drop_box).unwrap();
+    let mut trip = Trip::begin(scan, plan, Road::default());
+    write(dest.path().join("name"), b"of who came first");
+    trip.run();
+    assert_eq!(trip.sink.report().failed.count(), 1);
+    drop(trip);
+    assert_eq!(fs::read(dest.path().join("name")).unwrap(), b"of who came first");
+    assert_tidy(dest.path());
 }
 
 #[test]
@@ -250,6 +281,20 @@ fn delete_removes_what_the_source_has_not() {
     set_mtime(dest.path().join("a"), 5, 0);
     copy(&inside(top.path()), dest.path(), Road::default());
     assert_eq!(contents(top.path()), contents(dest.path()));
+}
+
+#[test]
+fn what_a_pattern_protects_stays_also_if_it_came_during_the_copy() {
+    let (top, dest) = (sample(), folder());
+    write(dest.path().join("old/gone"), b"old");
+    let delete = FileOptions { delete: true, exclude: vec!["*.log".into()], ..options() };
+    let scan = scan_of(&inside(top.path()));
+    let plan = plan_of(&scan.manifest, dest.path(), &delete).unwrap();
+    write(dest.path().join("old/run.log"), b"of a service");
+    let mut trip = Trip::begin(scan, plan, Road::default());
+    trip.run();
+    assert_eq!(trip.sink.report().removed.count(), 1);
+    assert!(dest.path().join("old/run.log").exists() && !dest.path().join("old/gone").exists());
 }
 
 /// As root, or in one's own home, the source's permissions would lock others or oneself out.
