@@ -268,7 +268,6 @@ fn a_server_that_is_not_allowed_to_keeps_what_takes_no_privileges_and_says_so() 
     let ended = server.cp([&"-a".into(), &inside(&from), &server.url("copy").into()]).expect_code(0);
     assert!(ended.stderr.contains("--allow-super"), "{}", ended.stderr);
     let (source, copy) = (portraits(&from), portraits(&to.join("copy")));
-    let is_user = |name: &Vec<u8>| !name.starts_with(b"trusted.") && !name.starts_with(b"security.");
     for (path, portrait) in &source {
         let kind = portrait.mode & 0o170_000;
         let is_node = ![0o100_000, 0o040_000, 0o120_000].contains(&kind);
@@ -278,13 +277,27 @@ fn a_server_that_is_not_allowed_to_keeps_what_takes_no_privileges_and_says_so() 
         };
         assert!(!is_node && there.mode & 0o7000 == 0, "{path:?}");
         assert_eq!((&there.data, &there.first_name), (&portrait.data, &portrait.first_name), "{path:?}");
-        let kept: Vec<_> = portrait.xattrs.iter().filter(|(name, _)| is_user(name)).collect();
+        let kept: Vec<_> = portrait.xattrs.iter().filter(|(name, _)| is_users(name)).collect();
         assert_eq!(there.xattrs.iter().collect::<Vec<_>>(), kept, "{path:?}");
     }
-    // Nor does it tell them.
-    let back = folder.path().join("back");
+}
+
+#[test]
+fn a_server_tells_owners_and_devices_without_being_allowed_to_keep_them() {
+    let Some(folder) = prepared() else { return };
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    let server = Server::start(&from, &["--read-only"]);
     let ended =
-        server.cp([&"-a".into(), &server.url("copy/").into(), &back.clone().into_os_string()]).expect_code(0);
-    assert!(ended.stderr.contains("--allow-super"), "{}", ended.stderr);
-    assert_eq!(portraits(&back).len(), copy.len());
+        server.cp([&"-a".into(), &server.url("").into(), &to.clone().into_os_string()]).expect_code(0);
+    assert!(ended.stderr.contains("no attributes of the system"), "{}", ended.stderr);
+    let told = portraits(&to);
+    for (path, mut portrait) in portraits(&from) {
+        portrait.xattrs.retain(|name, _| is_users(name));
+        assert_eq!(told.get(&path), Some(&portrait), "{path:?}");
+    }
+}
+
+/// Whether anybody may set such an attribute of what is his.
+fn is_users(name: &[u8]) -> bool {
+    !name.starts_with(b"trusted.") && !name.starts_with(b"security.")
 }

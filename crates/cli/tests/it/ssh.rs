@@ -67,6 +67,15 @@ fn no_deploy_puts_nothing_there() {
 }
 
 #[test]
+fn what_goes_wrong_there_is_told_once() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (here, there) = (folder(), folder());
+    let missing = far(&there.path().join("missing"));
+    let ended = sshd.cp(&[missing, here.path().into()]).expect_code(1);
+    assert_eq!(ended.stderr.matches("no such file or folder").count(), 1, "{}", ended.stderr);
+}
+
+#[test]
 fn a_program_installed_there_is_used() {
     let Some(sshd) = Sshd::start() else { return };
     let there = folder();

@@ -64,17 +64,26 @@ pub struct Server {
 }
 
 impl Server {
-    /// What is kept for its clients of all that they ask for.
-    pub fn permits(&self, asked: Preserve) -> Preserve {
-        if self.may_set_all || !asked.is_any() { asked } else { asked.confine() }
+    /// What is done for its clients of all that they ask to have kept. To tell of owners and devices takes no privileges.
+    pub fn permits(&self, asked: Preserve, sends: bool) -> Preserve {
+        match sends {
+            _ if self.may_set_all || !asked.is_any() => asked,
+            true => Preserve { confined: true, ..asked },
+            false => asked.confine(),
+        }
     }
 
     /// What a client asks for and does not get, as a line.
-    pub fn left_out(&self, asked: Preserve) -> Option<String> {
-        let Preserve { owner, group, devices, specials, .. } = asked;
-        let is_less = self.permits(asked) != asked && (owner || group || devices || specials);
-        let line = "the server keeps no owners, devices, set-user-ID bits or attributes of the system, for want of --allow-super";
-        is_less.then(|| line.into())
+    pub fn left_out(&self, asked: Preserve, sends: bool) -> Option<String> {
+        let Preserve { owner, group, devices, specials, xattrs, .. } = asked;
+        let (is_asked, line) = match sends {
+            true => (xattrs, "the server tells no attributes of the system, for want of --allow-super"),
+            false => (
+                owner || group || devices || specials,
+                "the server keeps no owners, devices, set-user-ID bits or attributes of the system, for want of --allow-super",
+            ),
+        };
+        (is_asked && self.permits(asked, sends) != asked).then(|| line.into())
     }
 }
 

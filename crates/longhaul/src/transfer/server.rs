@@ -412,7 +412,9 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         }
     };
     let link = PeerLink::waiting(socket, ssh_client(), client.early_keys()).with_streams(streams);
-    serve_session(&server, client, (link, waker), None, ground).map(drop).map_err(|ended| ended.error)
+    // The client has heard what went wrong, and says it, or it is gone.
+    let _ = serve_session(&server, client, (link, waker), None, ground);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set;
 use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Delta, FileOptions, Fsync, Offer, Operation, TICKETS_SINCE};
+use longhaul_proto::session::message::{Delta, FileOptions, Fsync, Message, Offer, Operation, TICKETS_SINCE};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
@@ -89,7 +89,7 @@ pub fn serve_session(
     let began = clock::now();
     let newcomer = (&*owner.account, &offer);
     let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
-        server.left_out(offer.files.preserve).into_iter().for_each(|line| session.warn(line));
+        server.left_out(offer.files.preserve, sends).into_iter().for_each(|line| session.warn(line));
         if let Some(control) = session.control.resumable() {
             control.allow(session.stall_timeout());
             server.absent.note(CopyKey::of(&owner.account.user.name, &offer), control);
@@ -138,15 +138,21 @@ pub fn serve_session(
         // Also who is in the middle of a long message is to hear that there is no memory for it.
         Ok(_) | Err(Error::Listing(ListingError::Busy)) => {
             let patience = session.stall_timeout();
-            session.control.finish_heard(patience);
+            session.control.finish_heard(patience, &session.stop);
         }
-        Err(_) => session.control.finish(),
+        Err(error) => tell_end(session.control, error),
     }
     meter.end(outcome.is_ok());
     match outcome {
         Ok(line) => Ok(format!("{user}: {line} in {:.1} s", clock::now().since(began).as_secs_f64())),
         Err(error) => Err(Ended { user: is_known.then_some(user), error }),
     }
+}
+
+/// Have the other side know what went wrong. Most of it was told where it came about: the first word counts.
+fn tell_end(control: Control, error: &Error) {
+    control.send(Message::Abort(error.reason()));
+    control.finish();
 }
 
 /// Where further paths of a session come in.
@@ -194,7 +200,7 @@ fn base_of(server: &Server, room: &Room, dest: Vec<u8>, account: &Account) -> Ba
 
 /// A client's wishes about files, as far as they are granted there.
 fn granted(server: &Server, access: Access, files: FileOptions) -> FileOptions {
-    let files = FileOptions { preserve: server.permits(files.preserve), ..files };
+    let files = FileOptions { preserve: server.permits(files.preserve, false), ..files };
     match access {
         // Nothing that is there may show in what comes of the copy but that a name is taken.
         Access::WriteOnly => FileOptions { new_only: true, checksum: false, delta: Delta::Never, ..files },
@@ -284,7 +290,7 @@ fn give_pull(
         budget: session.budget.clone(),
         waits: session.waits.clone(),
         plan_key: None,
-        preserve: server.permits(offer.files.preserve),
+        preserve: server.permits(offer.files.preserve, true),
     };
     let (root, paths) = (room.root.clone(), sources_of(sources));
     let listed = on_thread(session, "list", move |over| list_first(root, paths, options, &over))?;

@@ -7,13 +7,15 @@ use crate::noise::{FRAME_MAX, NoiseError, read_frame, read_older, to_bytes, writ
 use crate::pipe::Pipe;
 use crate::prepared::{Prepared, Task};
 use crate::wake::Waker;
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, never, select, unbounded};
+use crossbeam_channel::{
+    Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, never, select, unbounded,
+};
 use longhaul_proto::session::message::Message;
 use snow::StatelessTransportState;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What comes out of a control stream.
@@ -211,15 +213,29 @@ impl Control {
     }
 
     /// Send what is left, and wait until the other side has taken it all, over another connection if need be: it ends its
-    /// side then. Waits for so long at most.
-    pub fn finish_heard(mut self, patience: Duration) {
+    /// side then. Waits for so long at most, and no longer than [`Control::finish`] once `stop` is set.
+    pub fn finish_heard(mut self, patience: Duration, stop: &AtomicBool) {
         self.outbox = None;
         if self.resumable.is_none() {
             return self.finish();
         }
-        let until = Instant::now() + patience;
-        let _ = self.written.recv_deadline(until);
-        while self.inbox.recv_deadline(until).is_ok_and(|incoming| !matches!(incoming, Incoming::Closed)) {}
+        let mut until = Instant::now() + patience;
+        let mut next_look = || {
+            let now = Instant::now();
+            if stop.load(Ordering::Relaxed) {
+                until = until.min(now + FINISH_PATIENCE);
+            }
+            (now < until).then(|| until.min(now + KEEP_ALIVE_EVERY))
+        };
+        while let Some(look) = next_look()
+            && self.written.recv_deadline(look) == Err(RecvTimeoutError::Timeout)
+        {}
+        while let Some(look) = next_look()
+            && !matches!(
+                self.inbox.recv_deadline(look),
+                Ok(Incoming::Closed) | Err(RecvTimeoutError::Disconnected)
+            )
+        {}
     }
 }
 

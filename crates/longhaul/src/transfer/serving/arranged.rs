@@ -18,7 +18,7 @@ use super::super::session::Session;
 use super::super::strangers::Guest;
 use super::super::switchboard::{Line, Switchboard};
 use super::super::tunnel::Tunnel;
-use super::{begin, serve_session, welcome};
+use super::{begin, serve_session, tell_end, welcome};
 use crate::api::Transport;
 use crate::clock;
 use crate::daemon::admission::Room;
@@ -74,7 +74,14 @@ pub fn serve(
     let mut unheard = ();
     let mut session = begin(server, (control, link, waker), (&offer, &secret, rtt), false, &mut unheard)?;
     // Before anything can come by it: that is when this side is said to be ready.
-    let tunnel = Tunnel::open(&session.control)?;
+    let tunnel = match Tunnel::open(&session.control) {
+        Ok(tunnel) => tunnel,
+        Err(error) => {
+            let error = error.into();
+            tell_end(session.control, &error);
+            return Err(error.into());
+        }
+    };
     if let Some(ground) = &ground {
         let ready = Ready { at: ground.at(server), connects: server.connects };
         session.control.send(Message::Ready(ready));
@@ -97,11 +104,11 @@ pub fn serve(
             // The other end waits for the last word of this one.
             let patience = session.stall_timeout();
             session.control.await_pipe(patience);
-            session.control.finish_heard(patience);
+            session.control.finish_heard(patience, &session.stop);
             Ok(line)
         }
         Err(error) => {
-            session.control.finish();
+            tell_end(session.control, &error);
             Err(Ended { user: is_known.then_some(user), error })
         }
     }

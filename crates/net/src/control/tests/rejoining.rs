@@ -145,7 +145,7 @@ fn every_message_comes_once_and_in_order_wherever_connections_break() {
         let (ours, theirs) = (own.clone(), other.clone());
         let talking = thread::spawn(move || {
             talk(&server, theirs, ours, seed);
-            server.finish_heard(PATIENCE);
+            server.finish_heard(PATIENCE, &AtomicBool::new(false));
         });
         talk(&client, own, other, seed);
         assert!(matches!(next(&client), Incoming::Closed), "seed {seed}");
@@ -182,12 +182,20 @@ fn the_last_word_comes_to_who_is_in_the_middle_of_a_long_message() {
 }
 
 #[test]
+fn who_does_not_end_its_side_is_not_waited_for_once_we_are_told_to_stop() {
+    let (client, server, over) = through(1, 1);
+    server.finish_heard(Duration::from_secs(3600), &AtomicBool::new(true));
+    client.finish();
+    over.store(true, Ordering::Relaxed);
+}
+
+#[test]
 fn the_last_word_comes_though_the_connection_breaks_under_it() {
     for seed in 0..10 {
         let (client, server, _over) = through(seed, 4);
         let bye = Message::Warning("y".repeat(100_000));
         server.send(bye.clone());
-        let ending = thread::spawn(|| server.finish_heard(PATIENCE));
+        let ending = thread::spawn(|| server.finish_heard(PATIENCE, &AtomicBool::new(false)));
         assert!(matches!(next(&client), Incoming::Message(message) if message == bye), "seed {seed}");
         assert!(matches!(next(&client), Incoming::Closed), "seed {seed}");
         assert!(client.resumable().unwrap().breaks() > 0, "seed {seed}: nothing broke");

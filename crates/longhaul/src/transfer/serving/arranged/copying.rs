@@ -52,9 +52,13 @@ impl Copy<'_> {
             budget: self.end.server.budget.clone(),
             waits: Arc::default(),
             plan_key: None,
-            preserve: self.end.server.permits(self.options.files.preserve),
+            preserve: self.end.server.permits(self.options.files.preserve, true),
         };
-        self.end.server.left_out(self.options.files.preserve).iter().for_each(|line| observer.warning(line));
+        self.end
+            .server
+            .left_out(self.options.files.preserve, true)
+            .iter()
+            .for_each(|line| observer.warning(line));
         let (first, lister) = list_first(room.root.clone(), sources_of(sources), scan, &self.stop)?;
         first.scan.warnings().iter().for_each(|line| observer.warning(line));
         let listing = first.listing.clone();
@@ -79,7 +83,10 @@ impl Copy<'_> {
         let end = self.end;
         let listing = named(&self.options)?;
         let mut files = granted(end.server, room.access, self.options.files.clone());
-        end.server.left_out(self.options.files.preserve).iter().for_each(|line| observer.warning(line));
+        end.server
+            .left_out(self.options.files.preserve, false)
+            .iter()
+            .for_each(|line| observer.warning(line));
         if end.server.accounts.syncs_all() {
             files.fsync = Fsync::Always;
         }
