@@ -126,7 +126,9 @@ impl Drafts {
 
     /// It is an object now, or was removed.
     pub fn forget(&self, path: &str) {
-        self.lock().remove(path);
+        // Held to the end: nobody makes a folder anew meanwhile.
+        let mut open = self.lock();
+        open.remove(path);
         // The folders that it was in, as far as nothing is left in them.
         let mut folder = Path::new(path).parent();
         while let Some(path) = folder.filter(|path| !path.as_os_str().is_empty()) {

@@ -293,8 +293,8 @@ impl Folder {
         let path = self.path_in(folder, name)?;
         match self.there(&path)?.ok_or(Errno::NOENT)? {
             There::Draft(draft) => {
-                self.drafts.forget(&path);
                 draft.discard();
+                self.drafts.forget(&path);
             }
             There::Object(object) if object.kind == Kind::Folder => return Err(Errno::ISDIR.into()),
             There::Object(_) => {
