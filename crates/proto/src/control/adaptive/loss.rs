@@ -1,6 +1,5 @@
 //! Which share of the datagrams is lost, and whether that is more than chance.
 
-use super::SLOW_GAIN;
 use crate::control::AckSample;
 
 /// Counters where a stretch of measurement began.
@@ -105,6 +104,8 @@ pub(super) const STRETCHES: [(f64, f64); 2] = [(200.0, 0.02), (2000.0, SHARE_MIN
 /// No path that is worth using loses more at random: what does is overfull, and a first train met a full queue. Less can wait until
 /// the first rate is found.
 pub(super) const RANDOM_MAX: f64 = 0.2;
+/// Weight of what is new in means that no burst is to move much.
+const SLOW_GAIN: f64 = 1.0 / 64.0;
 /// Where nothing seems to be lost, chance is reckoned with this share.
 const SHARE_MIN: f64 = 0.003;
 

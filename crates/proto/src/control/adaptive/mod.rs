@@ -615,8 +615,6 @@ const LOOP_LAG_NS: f64 = 15e6;
 const LITTLE: f64 = 0.3;
 /// Weight of a tick's delivery rate: with all of it in a round trip, flows with round trips that differ would swing.
 const BANDWIDTH_GAIN: f64 = 0.2;
-/// Weight of what is new in means that no burst is to move much.
-const SLOW_GAIN: f64 = 1.0 / 64.0;
 /// Share of the bandwidth that must have been delivered in a round before the rate grows.
 const DELIVERED_ENOUGH: f64 = 0.85;
 /// Extra rate after the first and after many rounds without a queue. With twice the first one a route that becomes ten times

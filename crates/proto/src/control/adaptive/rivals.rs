@@ -111,7 +111,7 @@ impl Compete {
         self.bbr.is_some()
     }
 
-    /// Do as a BBR does on a link of `link` bit/s, of which `delivered` are ours, or no longer.
+    /// Do as a BBR does on a link of `link` bit/s, of which `delivered` are ours, or no longer; [`Compete::leave_half`] bounds it.
     pub fn match_bbr(&mut self, now: Time, is_bbr: bool, link: f64, delivered: f64, rtt: Duration) {
         if !is_bbr {
             self.bbr = None;
@@ -119,7 +119,7 @@ impl Compete {
             let config = ControlConfig { rtt, ..self.config };
             let rate = delivered.max(link * LITTLE);
             let control = Bbr::resumed(config, now, Rate(rate as u64));
-            self.bbr = Some(Box::new(AsBbr { control, most: link / 2.0 }));
+            self.bbr = Some(Box::new(AsBbr { control, most: f64::INFINITY }));
         }
     }
 
