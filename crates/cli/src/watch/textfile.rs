@@ -87,8 +87,9 @@ impl TextFile {
         let mut last = board.progress();
         (last.bytes_done, last.files_total) = (summary.bytes, summary.files);
         (last.goodput, last.limits) = (Default::default(), summary.limits);
+        last.files_done = Some(summary.files_in_place);
         if summary.ok {
-            (last.bytes_total, last.files_done) = (summary.bytes, Some(summary.files));
+            last.bytes_total = summary.bytes;
         }
         self.set(&last, false);
         self.success.get_or_create(&self.transfer).set(i64::from(summary.ok));
