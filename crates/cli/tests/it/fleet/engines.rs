@@ -23,8 +23,8 @@ fn copies() -> Option<Copies> {
 fn line_of(page: &str, begins: &str, copies: &Copies) -> String {
     let line =
         page.lines().find(|line| line.starts_with(begins)).unwrap_or_else(|| panic!("a line {begins}"));
-    let url =
-        page.split_whitespace().find(|word| word.starts_with("longhaul://")).expect("it names the far side");
+    let mut words = page.split_whitespace().map(|word| word.trim_matches('\''));
+    let url = words.find(|word| word.starts_with("longhaul://")).expect("it names the far side");
     let line = line.replace(url, &copies.far_url());
     line.replace("/data/run7", &copies.near().display().to_string())
         .replace("run7.plan", &copies.run.display().to_string())
