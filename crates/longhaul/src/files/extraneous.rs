@@ -52,12 +52,17 @@ impl Extraneous {
         self.paths.for_each(look)
     }
 
-    /// What of such a path may be removed now; `None`: nobody knows.
-    pub(super) fn unprotected(&self, path: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let Some((top, exclude)) = &self.protects else { return Some(vec![path.to_vec()]) };
+    /// Go through what of them may be removed now; `None`: of one that is not known.
+    pub(super) fn for_each_unprotected(&self, mut look: impl FnMut(Option<&[u8]>)) -> std::io::Result<()> {
+        let Some((top, exclude)) = &self.protects else { return self.for_each(|path| look(Some(path))) };
         let mut folders = Folders::new(top.clone());
-        let is_folder = folders.open(path).is_ok();
-        unprotected(&mut folders, path.to_vec(), is_folder, exclude)
+        self.for_each(|path| {
+            let is_folder = folders.open(path).is_ok();
+            match unprotected(&mut folders, path.to_vec(), is_folder, exclude) {
+                Some(paths) => paths.iter().for_each(|path| look(Some(path))),
+                None => look(None),
+            }
+        })
     }
 }
 

@@ -104,19 +104,15 @@ fn remove_extraneous(shared: &Shared) {
         shared.report().removal_put_off = true;
         return;
     }
-    let looked = extraneous.for_each(|path| {
-        if shared.dry_run {
-            return shared.report().removed.push(path.to_vec());
-        }
-        let Some(paths) = extraneous.unprotected(path) else {
+    let looked = extraneous.for_each_unprotected(|path| {
+        let Some(path) = path else {
             shared.report().removal_put_off = true;
             return;
         };
-        for path in &paths {
-            match target.remove(path) {
-                Ok(()) => shared.report().removed.push(path.to_vec()),
-                Err(error) => fail(shared, path, FileError::step("cannot be removed")(error)),
-            }
+        let removed = if shared.dry_run { Ok(()) } else { target.remove(path) };
+        match removed {
+            Ok(()) => shared.report().removed.push(path.to_vec()),
+            Err(error) => fail(shared, path, FileError::step("cannot be removed")(error)),
         }
     });
     if let Err(error) = looked {

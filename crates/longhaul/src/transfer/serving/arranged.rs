@@ -74,20 +74,13 @@ pub fn serve(
     let mut unheard = ();
     let mut session = begin(server, (control, link, waker), (&offer, &secret, rtt), false, &mut unheard)?;
     // Before anything can come by it: that is when this side is said to be ready.
-    let tunnel = match Tunnel::open(&session.control) {
-        Ok(tunnel) => tunnel,
-        Err(error) => {
-            let error = error.into();
-            tell_end(session.control, &error);
-            return Err(error.into());
+    let outcome = Tunnel::open(&session.control).map_err(Error::from).and_then(|tunnel| {
+        if let Some(ground) = &ground {
+            let ready = Ready { at: ground.at(server), connects: server.connects };
+            session.control.send(Message::Ready(ready));
         }
-    };
-    if let Some(ground) = &ground {
-        let ready = Ready { at: ground.at(server), connects: server.connects };
-        session.control.send(Message::Ready(ready));
-    }
-    let newcomer = (&*owner.account, &offer);
-    let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
+        let newcomer = (&*owner.account, &offer);
+        welcome(server, &mut session, newcomer, (&mut place, guest))?;
         if let Some(control) = session.control.resumable() {
             control.allow(session.stall_timeout());
             server.absent.note(CopyKey::of(&user, &offer), control);
