@@ -13,7 +13,7 @@ pub(crate) struct Tally {
     manifest: Arc<Manifest>,
     layout: Arc<Layout>,
     /// Memory follows what was hashed, not how large files are said to be.
-    files: HashMap<EntryIndex, HashMap<u32, [u8; 32]>>,
+    files: HashMap<EntryIndex, Tree>,
     /// Files that failed: their hashes may still be coming.
     failed: HashSet<EntryIndex>,
     /// Entries by their paths, once one was looked for.
@@ -49,7 +49,8 @@ impl Tally {
                 && !self.failed.contains(&group.entry)
                 && group.index < self.layout.group_count(group.entry);
             if is_there {
-                self.files.entry(group.entry).or_default().insert(group.index, *hash);
+                let count = self.layout.group_count(group.entry);
+                self.files.entry(group.entry).or_default().grow(group.index, *hash, count);
             }
         }
     }
@@ -66,15 +67,7 @@ impl Tally {
         if count == 0 {
             return Some(*Hasher::new().finalize().as_bytes());
         }
-        let known = self.files.remove(&entry)?;
-        let groups = (0..count).map(|index| known.get(&index).copied()).collect::<Option<Vec<_>>>()?;
-        match groups.as_slice() {
-            [only] => Some(*only),
-            groups => {
-                let (left, right) = groups.split_at(left_len(groups.len()));
-                Some(*merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash).as_bytes())
-            }
-        }
+        self.files.remove(&entry)?.root
     }
 
     /// Whether something of a file was hashed that has not been taken.
@@ -83,20 +76,40 @@ impl Tally {
     }
 }
 
-/// The chaining value of groups that follow one another.
-fn subtree(groups: &[[u8; 32]]) -> [u8; 32] {
-    match groups {
-        [only] => *only,
-        groups => {
-            let (left, right) = groups.split_at(left_len(groups.len()));
-            merge_subtrees_non_root(&subtree(left), &subtree(right), Mode::Hash)
+/// What is known of BLAKE3's tree of a file: of what is known as a whole only the top. Its leaves are the file's groups, and each
+/// node has two nodes of the level below, but for what is beyond the end: who has nothing on its right goes up as it is.
+#[derive(Default)]
+struct Tree {
+    /// By level and number there.
+    tops: HashMap<(u32, u32), [u8; 32]>,
+    root: Option<[u8; 32]>,
+}
+
+impl Tree {
+    /// One of `count` groups was hashed.
+    fn grow(&mut self, group: u32, hash: [u8; 32], count: u32) {
+        let (mut level, mut at, mut hash) = (0, group, hash);
+        // What the level above has of the whole.
+        while u64::from(count) > 1 << level {
+            let beside = at ^ 1;
+            if u64::from(beside) << level < u64::from(count) {
+                let Some(other) = self.tops.remove(&(level, beside)) else {
+                    self.tops.insert((level, at), hash);
+                    return;
+                };
+                let (left, right) = if at < beside { (hash, other) } else { (other, hash) };
+                let is_root = u64::from(count) <= 2 << level;
+                let merge = if is_root { merge_root } else { merge_subtrees_non_root };
+                hash = merge(&left, &right, Mode::Hash);
+            }
+            (level, at) = (level + 1, at / 2);
         }
+        self.root = Some(hash);
     }
 }
 
-/// The left side of a node of BLAKE3's tree is as large a power of two as leaves something for the right.
-fn left_len(count: usize) -> usize {
-    count.next_power_of_two() / 2
+fn merge_root(left: &[u8; 32], right: &[u8; 32], mode: Mode<'_>) -> [u8; 32] {
+    *merge_subtrees_root(left, right, mode).as_bytes()
 }
 
 #[cfg(test)]
@@ -128,10 +141,24 @@ mod tests {
             let mut tally = Tally::new(manifest.clone(), layout.clone());
             tally.note(&hashes[1..]);
             assert_eq!(tally.take(0), None, "not all is known");
+            // In whatever order, and some of it twice.
+            hashes.iter().rev().step_by(2).for_each(|hash| tally.note(&[*hash]));
             tally.note(&hashes);
             assert_eq!(tally.take(0), Some(*blake3::hash(&data).as_bytes()), "{groups} groups");
             assert!(!tally.has_begun(0));
         }
+    }
+
+    #[test]
+    fn of_what_is_known_as_a_whole_one_hash_is_kept() {
+        let mut tree = Tree::default();
+        for group in 0..1 << 16 {
+            tree.grow(group, [0; 32], (1 << 16) + 1);
+            assert!(tree.tops.len() <= 16);
+        }
+        assert_eq!(tree.tops.len(), 1);
+        tree.grow(1 << 16, [0; 32], (1 << 16) + 1);
+        assert!(tree.tops.is_empty() && tree.root.is_some());
     }
 
     #[test]

@@ -99,6 +99,11 @@ pub enum FileError {
     /// Its groups do not match the sender's hashes, time and again.
     #[error("cannot be verified; is it being written to while it is copied? copy it again")]
     Unverifiable,
+    /// Of its data less has come than its sender has told hashes of.
+    #[error(
+        "has more hashes without data than there is memory for; copy it again when fewer copies run there"
+    )]
+    NoMemory,
     /// It was written while it was copied.
     #[error("changed while it was being copied; copy it again")]
     Changed,

@@ -1,5 +1,6 @@
 //! Which groups have been verified: what the sender says of each, and what came in.
 
+use crate::net::budget::Allowance;
 use longhaul_proto::session::manifest::{EntryIndex, Group, Layout, Ranges};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,6 +13,9 @@ pub(super) struct Ledger {
     bad: HashMap<Group, Bad>,
     /// What an earlier run left of groups that nobody has vouched for yet: object bytes.
     unproved: Ranges,
+    /// How many hashes are kept of files of many groups, and the memory that they take: the sender may tell any number without data.
+    kept: u64,
+    room: Allowance,
 }
 
 /// What is known of a group that came in wrong.
@@ -60,13 +64,21 @@ pub(super) enum Verdict {
     Bad,
     /// The data is claimed to be here: it is to be looked at.
     Look,
+    /// There is no memory for it.
+    NoMemory,
 }
 
 impl Ledger {
+    /// The memory for hashes is from here.
+    pub(super) fn take_from(&mut self, room: Allowance) {
+        self.room = room;
+    }
+
     /// The sender's hash of a group.
     pub(super) fn expect(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> Verdict {
         let (state, known) = self.get(group);
         match state {
+            State::Unknown if !self.has_room() => return Verdict::NoMemory,
             State::Unknown => self.set(layout, group, State::Expected, hash),
             State::Computed if known == hash => return self.verify(layout, group, hash),
             State::Computed => {
@@ -185,7 +197,15 @@ impl Ledger {
 
     /// This file is settled, one way or the other.
     pub(super) fn forget(&mut self, entry: EntryIndex) {
-        self.files.remove(&entry);
+        if let Some(Sheet::Many { hashes, .. }) = self.files.remove(&entry) {
+            self.kept -= hashes.len() as u64;
+            self.room.keep(memory_of(self.kept));
+        }
+    }
+
+    /// Whether there is memory for one more hash.
+    fn has_room(&mut self) -> bool {
+        self.room.reach(memory_of(self.kept + 1))
     }
 
     fn verify(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> Verdict {
@@ -231,11 +251,59 @@ impl Ledger {
             Sheet::One(at_state, at_hash) => (*at_state, *at_hash) = (state, hash),
             Sheet::Many { states, hashes, .. } => {
                 states[group.index as usize] = state as u8;
+                self.kept -= hashes.len() as u64;
                 let _before = match state {
                     State::Unknown | State::Claimed | State::Verified => hashes.remove(&group.index),
                     State::Expected | State::Computed | State::InPlace => hashes.insert(group.index, hash),
                 };
+                self.kept += hashes.len() as u64;
             }
         }
+    }
+}
+
+/// The memory that so many hashes take: those at hand need not be asked for.
+fn memory_of(hashes: u64) -> u64 {
+    hashes.saturating_sub(HASHES_AT_HAND) * HASH_LEN
+}
+
+/// What an honest sender is ahead of its data.
+const HASHES_AT_HAND: u64 = 4096;
+/// One in a map that has grown just now.
+const HASH_LEN: u64 = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::budget::{Budget, Purpose};
+    use longhaul_proto::session::manifest::{Entry, GROUP_LEN, Kind, Manifest};
+    use std::sync::Arc;
+
+    #[test]
+    fn hashes_without_data_end_where_the_memory_of_all_copies_does() {
+        let kind = Kind::File { size: 1 << 50, extents: None, version: None };
+        let entries = [b"a", b"b"].map(|path| Entry {
+            path: path.to_vec(),
+            mode: 0o644,
+            mtime: (0, 0),
+            kind: kind.clone(),
+        });
+        let layout = Layout::new(&Manifest::of(entries.to_vec()));
+        let budget = Arc::new(Budget::new(100 * HASH_LEN));
+        let mut ledger = Ledger::default();
+        ledger.take_from(Allowance::of(&budget, Purpose::Need));
+        let most = HASHES_AT_HAND as u32 + 100;
+        assert!(GROUP_LEN * u64::from(most) < 1 << 50);
+        let group = |entry, index| Group { entry, index };
+        let expect = |ledger: &mut Ledger, entry, index| ledger.expect(&layout, group(entry, index), [1; 32]);
+        assert!((0..most).all(|index| expect(&mut ledger, 0, index) == Verdict::Waiting));
+        assert_eq!(expect(&mut ledger, 0, most), Verdict::NoMemory);
+        // What is here counts, and makes room for the next.
+        let first = ledger.computed(&layout, group(0, 0), [1; 32]);
+        assert_eq!(first, Verdict::Verified { file_complete: false });
+        assert_eq!([0, 1].map(|index| expect(&mut ledger, 1, index)), [Verdict::Waiting, Verdict::NoMemory]);
+        ledger.forget(0);
+        assert_eq!(expect(&mut ledger, 1, 1), Verdict::Waiting);
+        assert!(Allowance::of(&budget, Purpose::Need).take(100 * HASH_LEN), "all is given back");
     }
 }

@@ -11,7 +11,7 @@ use super::runs::Runs;
 use super::shared::{Happened, Shared, Status};
 use super::target::Target;
 use super::threads::{Threads, WRITERS};
-use crate::net::budget::Allowance;
+use crate::net::budget::{Allowance, Budget, Purpose};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_proto::endpoint::{Full, Sink};
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges};
@@ -123,9 +123,10 @@ impl FileSink {
     }
 
     /// Share a budget with others. Where they have left nothing, it gets along with the buffers that it has: the sender is held
-    /// up, as by a slow disk.
-    pub(crate) fn beside_others(mut self, allowance: Allowance) -> FileSink {
-        self.allowance = allowance;
+    /// up, as by a slow disk. What is to be known of data that is still to come fails where there is no memory for it.
+    pub(crate) fn beside_others(mut self, budget: &Arc<Budget>) -> FileSink {
+        self.allowance = Allowance::of(budget, Purpose::Speed);
+        self.shared.lock_ledger().take_from(Allowance::of(budget, Purpose::Need));
         self
     }
 

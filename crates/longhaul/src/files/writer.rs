@@ -213,6 +213,7 @@ impl Writer {
         match verdict {
             Verdict::Waiting | Verdict::Look | Verdict::Verified { file_complete: false } => {}
             Verdict::Bad => self.bad(group),
+            Verdict::NoMemory => drop(self.shared.fail(group.entry, FileError::NoMemory.into())),
             Verdict::Verified { file_complete: true } => self.land(group.entry),
         }
     }

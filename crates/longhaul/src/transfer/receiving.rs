@@ -81,8 +81,7 @@ pub fn receive(
     }
     await_confirmation(session)?;
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), session.waker.to_call());
-    let speed = Allowance::of(&session.budget, Purpose::Speed);
-    let sink = Box::new(sink.map_err(|error| session.abort(error))?.beside_others(speed));
+    let sink = Box::new(sink.map_err(|error| session.abort(error))?.beside_others(&session.budget));
     let first = Part { manifest, layout, sink, source_errors, files_there, _listed: listed };
     let next = Next::new(Storer::Files(Box::new(planner)), session.waker.to_call(), session.budget.clone());
     receive_parts(session, (Parts::default(), first), (have, already), next, is_dry_run)

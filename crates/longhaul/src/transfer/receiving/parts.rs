@@ -451,7 +451,7 @@ fn compare(
             plan.source_incomplete = !source_errors.is_empty();
             let before = Before::of(&plan, &manifest, &layout);
             let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone())?;
-            let sink: Box<dyn PartSink> = Box::new(sink.beside_others(Allowance::of(budget, Purpose::Speed)));
+            let sink: Box<dyn PartSink> = Box::new(sink.beside_others(budget));
             (Storer::Files(planner), sink, before)
         }
         Storer::Pipe(mut drain) => {
