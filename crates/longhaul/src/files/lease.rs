@@ -14,7 +14,7 @@ use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// A journal that is ours. It is given back when this is dropped, at once: a child that another thread is about to start has
 /// a copy of the descriptor until it runs its program, and with it the lock.
@@ -298,6 +298,7 @@ fn look(folder: &OwnedFd, name: &[u8]) -> io::Result<There<File>> {
         let file = match openat(folder, name, OPEN, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(There::Nothing),
+            Err(Errno::ACCESS) if was_at_work(folder, name) => return Err(busy_of(OTHERS_BUSY)),
             Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(There::Foreign(None)),
             Err(error) => return Err(error.into()),
         };
@@ -308,6 +309,15 @@ fn look(folder: &OwnedFd, name: &[u8]) -> io::Result<There<File>> {
             return Ok(if is_ours(&stat) { There::Ours(file) } else { There::Foreign(Some(file)) });
         }
     }
+}
+
+/// Whether a file that may not be opened was written lately: what another user's copy is at work with nobody else can lock.
+fn was_at_work(folder: &OwnedFd, name: &[u8]) -> bool {
+    let Ok(stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let is_theirs = stat.st_mode & libc::S_IFMT == libc::S_IFREG && !is_our_file(&stat);
+    let written = UNIX_EPOCH + Duration::from_secs(stat.st_mtime.try_into().unwrap_or_default());
+    // What was written in time to come was written just now by another clock.
+    is_theirs && written.elapsed().unwrap_or_default() < ABANDONED
 }
 
 fn is_ours(stat: &Stat) -> bool {
@@ -338,7 +348,11 @@ fn part_of(journal: &File) -> Option<PartToken> {
 }
 
 fn busy() -> io::Error {
-    io::Error::new(io::ErrorKind::ResourceBusy, BUSY)
+    busy_of(BUSY)
+}
+
+fn busy_of(whom: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, whom)
 }
 
 fn is_busy(error: &io::Error) -> bool {
@@ -346,6 +360,10 @@ fn is_busy(error: &io::Error) -> bool {
 }
 
 const BUSY: &str = "another copy writes this file; wait until it has ended";
+const OTHERS_BUSY: &str = "another user's copy has written this file within the last day; wait until it has ended, or remove what it \
+                           left, which has its name with longhaul in it";
+/// A copy that is at work writes more often than that.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// A disk takes some seconds for what a copy gives it between one time and the next. Tests have others that do not let go.
 const BUSY_MAX: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
@@ -364,9 +382,12 @@ const CREATE: OFlags =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::Uid;
+    use rustix::thread::set_thread_res_uid;
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
+    use std::time::SystemTime;
 
     fn folder() -> (tempfile::TempDir, OwnedFd) {
         let folder = tempfile::tempdir().unwrap();
@@ -525,6 +546,43 @@ mod tests {
         assert!(folder.path().join(".f.longhaul-journal").exists());
         drop(held);
         assert!(create(&handle, name).is_ok());
+    }
+
+    /// Nobody can lock what he cannot open.
+    #[test]
+    fn a_journal_of_another_user_who_may_be_at_work_stays() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (folder, handle) = folder();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        let name: &[u8] = b".f.longhaul-journal";
+        let theirs = as_user(40_001, || create(&handle, name).unwrap());
+        let tries = || {
+            let [taken, created] =
+                [take(&handle, name).map(drop), create(&handle, name).map(drop)].map(Result::unwrap_err);
+            let discarded = discard(&handle, name).unwrap_err();
+            [taken, created, discarded].map(|error| (is_busy(&error), error.to_string()))
+        };
+        for (is_busy, told) in as_user(40_002, tries) {
+            assert!(is_busy && told.contains("another user"), "{told}");
+        }
+        assert!(is_at(&theirs, &handle, name));
+        theirs.set_modified(SystemTime::now() - 2 * ABANDONED).unwrap();
+        as_user(40_002, || create(&handle, name).map(drop)).unwrap();
+        assert!(!is_at(&theirs, &handle, name), "nobody was at work");
+    }
+
+    /// On a thread of its own, which this user has to himself.
+    fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T {
+        let user = Uid::from_raw(user);
+        thread::scope(|scope| {
+            let there = scope.spawn(move || {
+                set_thread_res_uid(user, user, user).unwrap();
+                work()
+            });
+            there.join().unwrap()
+        })
     }
 
     #[test]

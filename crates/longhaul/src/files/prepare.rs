@@ -218,6 +218,11 @@ fn sync_rest(shared: &Shared) -> bool {
             tell(folder, sync(target.open_folder(folder)));
             last = Some(folder.to_vec());
         }
+        // A pattern protects something in it that came late, and more may have been removed of the folders in it.
+        let stayed = target.open_folder(path);
+        if stayed.is_ok() && target.disk.sync_whole().is_none() {
+            tell(path, sync(stayed));
+        }
     });
     if looked.is_err() {
         tell(b"", looked);
