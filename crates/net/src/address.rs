@@ -14,6 +14,8 @@ pub struct Address {
     proven: bool,
     /// The owner has chosen it: nobody else is listened to.
     chosen: bool,
+    /// One of several that somebody else has named, who may be the peer himself: only what was told to none of the others proves it.
+    named: bool,
     /// Bytes that came from it, and that went to it, while it was not proven.
     came: usize,
     went: usize,
@@ -27,10 +29,24 @@ impl Address {
         Address { proven: true, chosen: true, ..Address::of_client(None) }
     }
 
+    /// Of a server, as somebody else has named several. Until one of them has answered each gets what there is.
+    pub fn named() -> Address {
+        Address { named: true, ..Address::of_client(None) }
+    }
+
     /// Of a client that has not been heard of; its control stream comes from `host`.
     pub fn of_client(host: Option<IpAddr>) -> Address {
         let host = host.map(|host| host.to_canonical());
-        Address { host, peer: None, proven: false, chosen: false, came: 0, went: 0, newcomer: None }
+        Address {
+            host,
+            peer: None,
+            proven: false,
+            chosen: false,
+            named: false,
+            came: 0,
+            went: 0,
+            newcomer: None,
+        }
     }
 
     /// Whether it is of no interest where further datagrams come from: the socket takes those of the peer only.
@@ -40,6 +56,9 @@ impl Address {
 
     /// Something authentic of `len` bytes came from `from`. Whether the peer is to be looked for there.
     pub fn came_from(&mut self, from: SocketAddr, len: usize) -> bool {
+        if self.named && !self.proven {
+            self.newcomer = Some(from);
+        }
         if self.peer == Some(from) {
             self.came += if self.proven { 0 } else { len };
             return false;
@@ -58,14 +77,21 @@ impl Address {
         self.proven = self.chosen || self.is_of_host(peer);
     }
 
-    /// The peer has shown that it is there.
+    /// The same, and it has repeated what was told only there.
+    pub fn moved_and_proven(&mut self, peer: SocketAddr) {
+        self.moved(peer);
+        self.proven = true;
+    }
+
+    /// The peer has repeated what went to all addresses that it may have.
     pub fn note_proven(&mut self) {
-        self.proven |= self.peer.is_some();
+        self.proven |= self.peer.is_some() && !self.named;
     }
 
     /// Whether so many bytes may go there.
     pub fn allows(&self, len: usize) -> bool {
-        self.proven || self.went + len <= AMPLIFICATION_MAX * self.came
+        let is_open = self.named && self.peer.is_none();
+        self.proven || is_open || self.went + len <= AMPLIFICATION_MAX * self.came
     }
 
     /// The same, and they go.
@@ -118,6 +144,25 @@ mod tests {
         assert!(!address.came_from(victim, 10));
         assert!(address.take(30) && !address.take(1));
         address.note_proven();
+        assert!(address.is_settled() && address.take(1 << 30));
+    }
+
+    #[test]
+    fn one_of_several_that_somebody_named_repeats_what_was_told_there_alone() {
+        let mut address = Address::named();
+        let (peer, other) = (at("192.0.2.1:5"), at("198.51.100.1:5"));
+        assert!(address.take(100) && !address.is_settled());
+        assert!(address.came_from(peer, 100));
+        address.moved(peer);
+        address.note_proven();
+        assert!(address.take(300) && !address.take(1), "all of them know that word");
+        assert_eq!(address.take_newcomer(), Some(peer));
+        // The question may be lost.
+        assert!(!address.came_from(peer, 100) && !address.came_from(other, 100));
+        assert_eq!(address.take_newcomer(), Some(other));
+        assert!(!address.came_from(peer, 100));
+        assert_eq!(address.take_newcomer(), Some(peer));
+        address.moved_and_proven(peer);
         assert!(address.is_settled() && address.take(1 << 30));
     }
 

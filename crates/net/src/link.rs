@@ -91,6 +91,14 @@ impl PeerLink {
         Ok(PeerLink::new(Socket::Open(socket, peers), None, early, Address::chosen()))
     }
 
+    /// Somebody else has named the addresses at which the peer may be, and may be the peer himself. Where there are several, the
+    /// one that answers is to show that it is there before much goes to it.
+    pub fn distrust(&mut self) {
+        if let Socket::Open(..) = self.socket {
+            self.address = Address::named();
+        }
+    }
+
     /// An agent's, over a socket of its own: the peer, which may be at `host`, speaks first.
     pub fn waiting(socket: UdpSocket, host: Option<IpAddr>, early: Keys) -> PeerLink {
         PeerLink::new(Socket::Open(socket, vec![]), None, early, Address::of_client(host))
@@ -226,8 +234,7 @@ impl PeerLink {
             && socket.connect(peer).is_ok()
         {
             self.flow = None;
-            self.address.moved(peer);
-            self.address.note_proven();
+            self.address.moved_and_proven(peer);
         }
     }
 

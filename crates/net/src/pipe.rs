@@ -1,10 +1,10 @@
 //! Datagrams over the control stream: bytes that one end of a socket pair takes come out at the other host's.
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 
 /// One side of it. Full sockets and channels hold up whoever fills them, so that its memory is bounded.
 #[derive(Clone)]
@@ -42,10 +42,13 @@ impl Pipe {
         Ok(theirs)
     }
 
-    /// Wait until all is in `out` that a session wrote before it closed its end, for so long at most.
-    pub fn await_end(&self, patience: Duration) {
+    /// Wait until all is in `out` that a session wrote before it closed its end. `next_look` says until when, time and again.
+    pub fn await_end(&self, mut next_look: impl FnMut() -> Option<Instant>) {
         let passed_on = self.passed_on.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let _ = passed_on.map(|passed_on| passed_on.recv_timeout(patience));
+        let Some(passed_on) = passed_on else { return };
+        while let Some(look) = next_look()
+            && passed_on.recv_deadline(look) == Err(RecvTimeoutError::Timeout)
+        {}
     }
 
     /// Pass on what came from the other host; waits while the session does not take it. Returns the session's end if this

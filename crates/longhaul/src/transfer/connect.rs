@@ -113,6 +113,8 @@ pub struct At {
     pub name: Option<String>,
     /// The UDP port, where that is known before the other side tells it.
     pub port: Option<u16>,
+    /// Somebody else says so, who may be that host.
+    pub is_hearsay: bool,
 }
 
 impl Connection {

@@ -189,7 +189,7 @@ impl Proposal {
         let Answer::Accept { aes, udp_secret: secret, udp_port, udp_hosts, honours_ticket } = answer else {
             return Err(Error::Protocol("neither accepts nor refuses"));
         };
-        let link = match link {
+        let mut link = match link {
             Some(link) => link,
             None => {
                 if inside != Inside::DataAlone {
@@ -198,6 +198,9 @@ impl Proposal {
                 self.open_link(addresses.clone(), &key, options)?
             }
         };
+        if at.is_hearsay {
+            link.distrust();
+        }
         Ok(Agreed {
             link,
             control,

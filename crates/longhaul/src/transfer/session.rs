@@ -458,13 +458,18 @@ impl Session<'_> {
             if let (PathEvent::Echoed(token), Some((peer, asked, _))) = (event, self.asked_at)
                 && token == asked
             {
+                self.asked_at = None;
                 self.link.move_to(peer);
             }
         }
         let Some(peer) = self.link.take_newcomer() else { return };
-        if self.asked_at.is_none_or(|(before, _, at)| before != peer || now.since(at) >= HEARTBEAT)
-            && let Ok(token) = random().map(u64::from_be_bytes)
-        {
+        let before = self.asked_at.filter(|(asked, ..)| *asked == peer);
+        if before.is_some_and(|(.., at)| now.since(at) < HEARTBEAT) {
+            return;
+        }
+        // Asked again it is the same question: the answer to the first may be on its way.
+        let token = before.map(|(_, token, _)| token).or_else(|| random().map(u64::from_be_bytes).ok());
+        if let Some(token) = token {
             self.asked_at = Some((peer, token, now));
             let check = &mut self.check;
             self.link.ask_at(peer, &mut self.scratch, |buf| check.ask_who(token, buf));

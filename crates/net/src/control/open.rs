@@ -186,9 +186,10 @@ impl Control {
         self.pipe.open()
     }
 
-    /// Wait until what went into the pipe, whose end is closed by now, is to be sent before the last word, for so long at most.
-    pub fn await_pipe(&self, patience: Duration) {
-        self.pipe.await_end(patience);
+    /// Wait until what went into the pipe, whose end is closed by now, is to be sent before the last word: for so long at most, and
+    /// no longer than [`Control::finish`] once `stop` is set.
+    pub fn await_pipe(&self, patience: Duration, stop: &AtomicBool) {
+        self.pipe.await_end(looks(patience, stop));
     }
 
     /// The next message, if one has come. Who does not take what it is told is gone.
@@ -219,14 +220,7 @@ impl Control {
         if self.resumable.is_none() {
             return self.finish();
         }
-        let mut until = Instant::now() + patience;
-        let mut next_look = || {
-            let now = Instant::now();
-            if stop.load(Ordering::Relaxed) {
-                until = until.min(now + FINISH_PATIENCE);
-            }
-            (now < until).then(|| until.min(now + KEEP_ALIVE_EVERY))
-        };
+        let mut next_look = looks(patience, stop);
         while let Some(look) = next_look()
             && self.written.recv_deadline(look) == Err(RecvTimeoutError::Timeout)
         {}
@@ -236,6 +230,18 @@ impl Control {
                 Ok(Incoming::Closed) | Err(RecvTimeoutError::Disconnected)
             )
         {}
+    }
+}
+
+/// When to look next whether there is reason to wait on, which ends after `patience`, and soon once `stop` is set.
+fn looks(patience: Duration, stop: &AtomicBool) -> impl FnMut() -> Option<Instant> {
+    let mut until = Instant::now() + patience;
+    move || {
+        let now = Instant::now();
+        if stop.load(Ordering::Relaxed) {
+            until = until.min(now + FINISH_PATIENCE);
+        }
+        (now < until).then(|| until.min(now + KEEP_ALIVE_EVERY))
     }
 }
 

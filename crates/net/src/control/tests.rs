@@ -14,7 +14,7 @@ use longhaul_proto::session::transport::Transport;
 use longhaul_proto::units::Time;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longer than a busy host takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -119,7 +119,7 @@ fn what_went_into_the_pipe_comes_before_the_last_word() {
         let mut session = server.open_pipe().unwrap();
         session.write_all(b"and goodbye").unwrap();
         drop(session);
-        server.await_pipe(PATIENCE);
+        server.await_pipe(PATIENCE, &AtomicBool::new(false));
         server.finish();
         let Incoming::Pipe(mut pipe) = next(&client) else { panic!("round {round}: it is lost") };
         let mut heard = [0; 11];

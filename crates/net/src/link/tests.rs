@@ -111,6 +111,34 @@ fn a_client_that_seems_to_move_to_another_host_is_asked_there_first() {
     assert_eq!(heard(&mut other_port), 10 * (1000 + SEAL_OVERHEAD));
 }
 
+/// The server's words, sent in the name of a host that it has named beside its own.
+#[test]
+fn one_of_several_that_somebody_named_is_not_flooded_in_his_name() {
+    let (client, server, mut victim) = (bound("0.0.0.0:0"), bound("127.0.0.1:0"), bound("127.0.0.2:0"));
+    let at = SocketAddr::new([127, 0, 0, 1].into(), client.local_addr().unwrap().port());
+    let peers = [&server, &victim].map(|socket| socket.local_addr().unwrap());
+    let mut link = PeerLink::open(client, peers.to_vec(), Keys::early_client(&PSK, &SALT, ID)).unwrap();
+    link.distrust();
+    send_much(&mut link, 0, 1);
+    assert_eq!(heard(&mut victim), 1000 + SEAL_OVERHEAD, "any of them may be the server");
+    link.answered(&SECRET);
+    let mut datagram = vec![0; 1200];
+    server_keys().seal(&mut datagram, 0);
+    victim.send_run(&datagram, datagram.len(), Some(at)).unwrap();
+    receive_something(&mut link);
+    // Who has heard the words that went to all of them proves nothing by repeating one.
+    link.note_proven();
+    send_much(&mut link, 1, 100);
+    let got = heard(&mut victim);
+    assert!(got > 1200 && got <= 3 * 1200, "{got}");
+    let newcomer = link.take_newcomer().unwrap();
+    assert_eq!(newcomer, victim.local_addr().unwrap());
+    link.ask_at(newcomer, &mut vec![], |_| Transmit { number: 101, len: 10 });
+    link.move_to(newcomer);
+    send_much(&mut link, 102, 20);
+    assert_eq!(heard(&mut victim), 10 + SEAL_OVERHEAD + 20 * (1000 + SEAL_OVERHEAD));
+}
+
 #[test]
 fn a_datagram_that_the_route_does_not_take_is_lost_and_no_more() {
     let (near, mut far) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));

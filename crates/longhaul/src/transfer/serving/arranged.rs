@@ -96,7 +96,7 @@ pub fn serve(
         Ok(line) => {
             // The other end waits for the last word of this one.
             let patience = session.stall_timeout();
-            session.control.await_pipe(patience);
+            session.control.await_pipe(patience, &session.stop);
             session.control.finish_heard(patience, &session.stop);
             Ok(line)
         }
@@ -166,8 +166,8 @@ impl End<'_> {
 
     /// Where the other end may be. A daemon has no name looked up.
     fn known(&self, to: Whereabouts) -> At {
-        let name = to.name.filter(|_| !self.server.accounts.of_daemon());
-        At { hosts: to.hosts, name, port: Some(to.port) }
+        let is_hearsay = self.server.accounts.of_daemon();
+        At { hosts: to.hosts, name: to.name.filter(|_| !is_hearsay), port: Some(to.port), is_hearsay }
     }
 
     fn be_server(

@@ -122,10 +122,14 @@ impl SidePath {
 
     fn look_for_newcomers(&mut self, now: Time) {
         let Some(peer) = self.link.take_newcomer() else { return };
-        let is_due = self.newcomer != Some(peer) || self.said_at.is_none_or(|at| now >= at + SAY_AGAIN);
-        if is_due && let Ok(token) = random().map(u64::from_be_bytes) {
-            (self.token, self.newcomer, self.said_at) = (token, Some(peer), Some(now));
-            let check = &mut self.check;
+        if self.newcomer != Some(peer) {
+            let Ok(token) = random().map(u64::from_be_bytes) else { return };
+            (self.token, self.newcomer, self.said_at) = (token, Some(peer), None);
+        }
+        // Asked again it is the same question: the answer to the first may be on its way.
+        if self.said_at.is_none_or(|at| now >= at + SAY_AGAIN) {
+            self.said_at = Some(now);
+            let (check, token) = (&mut self.check, self.token);
             self.link.ask_at(peer, &mut self.scratch, |buf| check.ask_who(token, buf));
         }
     }
