@@ -182,6 +182,18 @@ fn it_does_not_starve_beside_cubic_and_leaves_it_its_share() {
     assert!(shares.each[0] >= 0.3 && shares.each[1] >= 0.4, "{shares:?}");
 }
 
+/// Of a queue that is shorter than our like would make it one can only see that it stands while the link is not ours: one
+/// NewReno once had a seventh of the link.
+#[test]
+fn one_newreno_with_a_short_queue_keeps_its_part() {
+    for at_s in [0.0, 2.3] {
+        let path = Scenario { queue_bdp: Some(0.5), ..Scenario::new(20.0, 20.0) };
+        let flows = vec![Member::new("adaptive", 1.0), Member::new("tcp:newreno", at_s)];
+        let shares = Shared::new(path, flows, 30.0, 60.0).run();
+        assert!(shares.each.iter().all(|share| *share >= 0.3), "{shares:?}");
+    }
+}
+
 #[test]
 fn the_queue_is_short_again_when_cubic_has_left() {
     let shares = beside_cubic(Member::new("adaptive", 0.0), Some(15.0), 30.0, 40.0);

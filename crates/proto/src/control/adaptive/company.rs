@@ -41,11 +41,12 @@ impl Adaptive {
     }
 
     /// What is lost now is lost to all who share the path, and no trial of one of them could tell why: the queue is
-    /// longer than our like make it, or the delay that it is measured by may be wrong.
+    /// longer than our like make it, the delay that it is measured by may be wrong, or it stood though the link was not ours.
     pub(super) fn is_congested(&self) -> bool {
         let is_begun = self.startup.is_none() || self.loss_lately > RANDOM_MAX;
         let is_unsure = self.refresh.is_refuted || self.is_few();
-        is_begun && self.has_company() && (is_unsure || self.delay.queue_ns > self.own_queue_ns())
+        let is_theirs = is_unsure || self.delay.queue_ns > self.own_queue_ns();
+        is_begun && (self.has_company() && is_theirs || self.refresh.is_shared)
     }
 
     /// So few datagrams a round trip that they do not fill its ticks, each of which needs two: they tell too little of the delay,

@@ -39,7 +39,8 @@
 //! it. Who gets less than 70 % of it shares it (where hosts bundle arrivals and pairs do not agree, who meets a queue
 //! longer than its own), and there a loss is everybody's: no trial of one flow could find its reason. If the
 //! queue is longer than our like make it, if the delay that it is measured by was refuted, or if there are so few
-//! datagrams a round trip that they tell too little, the flow competes at once.
+//! datagrams a round trip that they tell too little, the flow competes at once. So it does where it had less than 90 % since the
+//! last refresh and yet a queue stood for most of the time: alone it would have had the link.
 //!
 //! *Test* (`ceiling.rs`), for all other losses, tells random loss from congestion: the rate goes below what was
 //! delivered. If loss stays, it is the path's way: its share is remembered and the rate comes back. If it goes, what

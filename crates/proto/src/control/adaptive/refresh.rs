@@ -41,6 +41,8 @@ pub(super) struct Refresh {
     pub is_refuted: bool,
     /// Between the last two hardly anything ever waited.
     pub is_idle: bool,
+    /// Between them something waited as a rule, though not all that the link carries was ours: without others it would have been.
+    pub is_shared: bool,
     /// Until when rivals who left may be back, and how many datagrams were on their way beside them.
     pub rivals_left: Option<(Time, f64)>,
     /// What was known when one last emptied the queue, if that was the last one.
@@ -60,6 +62,7 @@ impl Refresh {
             low_at: Time::ZERO,
             ticks: 0,
             queued: 0,
+            is_shared: false,
             base_ns: 0,
             failures: 0,
             bandwidth: 0.0,
@@ -185,6 +188,9 @@ impl Adaptive {
         self.refresh.floor_ns = least_ns;
         self.refresh.is_refuted = !is_met;
         self.refresh.is_idle = f64::from(self.refresh.queued) <= ALIKE * f64::from(self.refresh.ticks);
+        // The first train does not tell the link so well: what jitter makes of that no two pairs confirm.
+        let is_less = self.pairs.link().is_some_and(|link| self.bandwidth < (1.0 - ALIKE) * link);
+        self.refresh.is_shared = is_less && 2 * self.refresh.queued > self.refresh.ticks;
         (self.refresh.ticks, self.refresh.queued) = (0, 0);
         if !is_met {
             // What was learnt of loss may have been a full queue's.

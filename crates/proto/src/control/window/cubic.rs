@@ -5,12 +5,14 @@ use super::{Acked, Lost, Rule, SlowStart};
 use crate::units::Time;
 
 /// State of CUBIC; windows in segments, names as in RFC 9438 §4.1.2.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Cubic {
     /// The window just before the last reduction, or less where fast convergence makes room.
     w_max: f64,
     /// The window just before the last reduction.
     cwnd_prior: f64,
+    /// What that left of it.
+    beta: f64,
     /// None until congestion avoidance begins after a reduction.
     epoch: Option<Epoch>,
     /// Its datagrams leave by a pacer's clock.
@@ -56,6 +58,12 @@ impl Cubic {
     }
 }
 
+impl Default for Cubic {
+    fn default() -> Cubic {
+        Cubic { w_max: 0.0, cwnd_prior: 0.0, beta: BETA, epoch: None, is_paced: false }
+    }
+}
+
 impl Rule for Cubic {
     fn slow_start(&self) -> SlowStart {
         SlowStart::HyStart(HyStart::default())
@@ -66,7 +74,7 @@ impl Rule for Cubic {
         let mut epoch = self.epoch.unwrap_or_else(|| self.begin(acked.now, window));
         epoch.last = acked.now;
         // RFC 9438 §4.3: as Reno with this decrease factor until the window of the last loss, then as Reno itself.
-        let alpha = if epoch.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
+        let alpha = if epoch.w_est >= self.cwnd_prior { 1.0 } else { alpha(self.beta) };
         epoch.w_est += alpha * acked.segments / window;
         self.epoch = Some(epoch);
         let t = acked.now.since(epoch.start).as_secs_f64();
@@ -101,7 +109,8 @@ impl Rule for Cubic {
             lost.window
         };
         let is_gentle = lost.by_mark || self.is_paced && lost.window >= GENTLE_FROM;
-        lost.window * if is_gentle { BETA_GENTLE } else { BETA }
+        self.beta = if is_gentle { BETA_GENTLE } else { BETA };
+        lost.window * self.beta
     }
 }
 
@@ -112,8 +121,10 @@ pub const BETA: f64 = 0.7;
 /// What is left after a mark (RFC 8511 §3.1), and of a paced flow's window of so many segments after a loss.
 pub const BETA_GENTLE: f64 = 0.85;
 const GENTLE_FROM: f64 = 16.0;
-/// RFC 9438 §4.3.
-const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// RFC 9438 §4.3: by so much a round trip Reno would grow to have the same mean window, if a loss left so much of that.
+fn alpha(beta: f64) -> f64 {
+    3.0 * (1.0 - beta) / (1.0 + beta)
+}
 /// RFC 9438 §4.2: per round trip.
 const TARGET_MAX: f64 = 1.5;
 
@@ -151,10 +162,28 @@ mod tests {
         let (before, after) = flow.lose_one();
         flow.rounds_until(|flow| flow.window() > after);
         let rounds = flow.rounds_until(|flow| flow.window() >= before);
-        assert!((rounds - (before - after) / ALPHA).abs() < 10.0, "{rounds}");
+        assert!((rounds - (before - after) / alpha(BETA)).abs() < 10.0, "{rounds}");
         // From there on one segment a round trip.
         let rounds = flow.rounds_until(|flow| flow.window() >= before + 20.0);
         assert!((19.0..22.0).contains(&rounds), "{rounds}");
+    }
+
+    /// Who gives up less of its window after a loss grows by less, or it would have more than Reno on a short path.
+    #[test]
+    fn on_short_paths_a_paced_one_is_no_faster_either() {
+        let path = Path::delay(Duration::from_millis(10));
+        let [kept, paced] = [Cubic::default(), Cubic::paced()].map(|rule| {
+            let mut flow = Flow::in_avoidance(path, rule, 300.0);
+            let (before, after) = flow.lose_one();
+            flow.rounds_until(|flow| flow.window() > after);
+            let rounds = flow.rounds_until(|flow| flow.window() >= before);
+            ((before - after) / rounds, after / before)
+        });
+        assert!((kept.1 - BETA).abs() < 0.01 && (paced.1 - BETA_GENTLE).abs() < 0.01, "{kept:?} {paced:?}");
+        // RFC 9438 §4.3.
+        for (grew, beta) in [kept, paced] {
+            assert!((grew / alpha(beta) - 1.0).abs() < 0.1, "{grew} where {beta} was kept");
+        }
     }
 
     #[test]
