@@ -91,14 +91,6 @@ impl PeerLink {
         Ok(PeerLink::new(Socket::Open(socket, peers), None, early, Address::chosen()))
     }
 
-    /// Somebody else has named the addresses at which the peer may be, and may be the peer himself. Where there are several, the
-    /// one that answers is to show that it is there before much goes to it.
-    pub fn distrust(&mut self) {
-        if let Socket::Open(..) = self.socket {
-            self.address = Address::named();
-        }
-    }
-
     /// An agent's, over a socket of its own: the peer, which may be at `host`, speaks first.
     pub fn waiting(socket: UdpSocket, host: Option<IpAddr>, early: Keys) -> PeerLink {
         PeerLink::new(Socket::Open(socket, vec![]), None, early, Address::of_client(host))
@@ -192,50 +184,6 @@ impl PeerLink {
     pub fn answered(&mut self, secret: &[u8; 32]) {
         (self.awaited, self.keys.ticket) = (None, None);
         self.keys.early.answered(secret);
-    }
-
-    /// The peer has repeated what was only told to the address at which it is thought to be.
-    pub fn note_proven(&mut self) {
-        self.address.note_proven();
-    }
-
-    /// Whether a body of `len` bytes may go to the peer. Until that has shown that it is where it seems to be, no more than
-    /// three times what came from there goes there (RFC 9000 §8.1).
-    pub fn allows(&self, len: usize) -> bool {
-        self.address.allows(len + SEAL_OVERHEAD)
-    }
-
-    /// Another address from which something authentic came since this was last asked. Whether the peer is there is to be
-    /// found out before more than a word goes there.
-    pub fn take_newcomer(&mut self) -> Option<SocketAddr> {
-        self.address.take_newcomer()
-    }
-
-    /// Send one early datagram to another address than the peer's.
-    pub fn ask_at(
-        &mut self,
-        peer: SocketAddr,
-        scratch: &mut Vec<u8>,
-        write: impl FnOnce(&mut [u8]) -> Transmit,
-    ) {
-        scratch.resize(SCRATCH, 0);
-        let transmit = write(&mut scratch[HEADER_LEN..]);
-        let len = transmit.len + SEAL_OVERHEAD;
-        self.keys.early.seal(&mut scratch[..len], transmit.number);
-        if let Socket::Connected(socket) = &mut self.socket {
-            // What is lost is asked again when something comes from there again.
-            let _ = socket.send_run(&scratch[..len], len, Some(peer));
-        }
-    }
-
-    /// The peer is there from now on, and has shown it.
-    pub fn move_to(&mut self, peer: SocketAddr) {
-        if let Socket::Connected(socket) = &self.socket
-            && socket.connect(peer).is_ok()
-        {
-            self.flow = None;
-            self.address.moved_and_proven(peer);
-        }
     }
 
     /// This host has this address now, and may have had another before. For a client: a server's address stays.
@@ -642,5 +590,6 @@ fn decrypt(
     true
 }
 
+mod place;
 #[cfg(test)]
 mod tests;
