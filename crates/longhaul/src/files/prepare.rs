@@ -212,6 +212,7 @@ fn sync_rest(shared: &Shared) -> bool {
     }
     // What was removed of a folder stands together.
     let mut last: Option<Vec<u8>> = None;
+    let mut whole = covered;
     let looked = shared.extraneous.for_each(|path| {
         let folder = split(path).0;
         if last.as_deref() != Some(folder) {
@@ -219,9 +220,13 @@ fn sync_rest(shared: &Shared) -> bool {
             last = Some(folder.to_vec());
         }
         // A pattern protects something in it that came late, and more may have been removed of the folders in it.
-        let stayed = target.open_folder(path);
-        if stayed.is_ok() && target.disk.sync_whole().is_none() {
-            tell(path, sync(stayed));
+        if whole.is_none()
+            && let Ok(stayed) = target.open_folder(path)
+        {
+            whole = target.disk.sync_whole();
+            if whole.is_none() {
+                tell(path, sync(Ok(stayed)));
+            }
         }
     });
     if looked.is_err() {

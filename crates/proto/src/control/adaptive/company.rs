@@ -24,6 +24,11 @@ impl Adaptive {
         }
     }
 
+    /// We have less than a link of so many bit/s carries, where that is known.
+    pub(super) fn has_less_than(&self, link: Option<f64>) -> bool {
+        link.is_some_and(|link| self.bandwidth < (1.0 - ALIKE) * link)
+    }
+
     /// The link carries so much more than we get that what we alone do makes no difference.
     pub(super) fn is_crowded(&self) -> bool {
         let delivered = self.bandwidth * (1.0 - self.loss_lately);

@@ -1,6 +1,6 @@
 //! What a queue that marks says (RFC 3168): that it is too long, before it has to drop.
 
-use super::{ALIKE, Adaptive, State};
+use super::{Adaptive, State};
 use crate::control::AckSample;
 use crate::control::bbr::RTT_AGE;
 use crate::control::window::BETA_GENTLE;
@@ -35,7 +35,7 @@ impl Adaptive {
         let carried = if self.startup.is_some() { self.round.delivered_max } else { self.bandwidth };
         (self.growth, self.startup) = (0.0, None);
         // A queue that was kept short enough by us alone marks only who delivers all that the link carries.
-        let has_rivals = self.link_rate().is_some_and(|link| self.bandwidth < (1.0 - ALIKE) * link);
+        let has_rivals = self.has_less_than(self.link_rate());
         match self.state {
             State::Compete(_) | State::Train => {}
             _ if !self.is_background && (has_rivals || self.is_congested()) => {

@@ -189,7 +189,7 @@ impl Adaptive {
         self.refresh.is_refuted = !is_met;
         self.refresh.is_idle = f64::from(self.refresh.queued) <= ALIKE * f64::from(self.refresh.ticks);
         // The first train does not tell the link so well: what jitter makes of that no two pairs confirm.
-        let is_less = self.pairs.link().is_some_and(|link| self.bandwidth < (1.0 - ALIKE) * link);
+        let is_less = self.has_less_than(self.pairs.link());
         self.refresh.is_shared = is_less && 2 * self.refresh.queued > self.refresh.ticks;
         (self.refresh.ticks, self.refresh.queued) = (0, 0);
         if !is_met {

@@ -5,14 +5,14 @@ use super::{Acked, Lost, Rule, SlowStart};
 use crate::units::Time;
 
 /// State of CUBIC; windows in segments, names as in RFC 9438 §4.1.2.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Cubic {
     /// The window just before the last reduction, or less where fast convergence makes room.
     w_max: f64,
     /// The window just before the last reduction.
     cwnd_prior: f64,
-    /// What that left of it.
-    beta: f64,
+    /// That left more of it than CUBIC's does.
+    was_gentle: bool,
     /// None until congestion avoidance begins after a reduction.
     epoch: Option<Epoch>,
     /// Its datagrams leave by a pacer's clock.
@@ -52,15 +52,14 @@ impl Cubic {
         Epoch { start: now, last: now, k, w_est: window }
     }
 
+    /// What the last reduction left of the window.
+    fn beta(&self) -> f64 {
+        if self.was_gentle { BETA_GENTLE } else { BETA }
+    }
+
     /// W_cubic(t), RFC 9438 (1).
     fn w_cubic(&self, k: f64, t: f64) -> f64 {
         C * (t - k).powi(3) + self.w_max
-    }
-}
-
-impl Default for Cubic {
-    fn default() -> Cubic {
-        Cubic { w_max: 0.0, cwnd_prior: 0.0, beta: BETA, epoch: None, is_paced: false }
     }
 }
 
@@ -74,7 +73,7 @@ impl Rule for Cubic {
         let mut epoch = self.epoch.unwrap_or_else(|| self.begin(acked.now, window));
         epoch.last = acked.now;
         // RFC 9438 §4.3: as Reno with this decrease factor until the window of the last loss, then as Reno itself.
-        let alpha = if epoch.w_est >= self.cwnd_prior { 1.0 } else { alpha(self.beta) };
+        let alpha = if epoch.w_est >= self.cwnd_prior { 1.0 } else { alpha(self.beta()) };
         epoch.w_est += alpha * acked.segments / window;
         self.epoch = Some(epoch);
         let t = acked.now.since(epoch.start).as_secs_f64();
@@ -108,9 +107,8 @@ impl Rule for Cubic {
         } else {
             lost.window
         };
-        let is_gentle = lost.by_mark || self.is_paced && lost.window >= GENTLE_FROM;
-        self.beta = if is_gentle { BETA_GENTLE } else { BETA };
-        lost.window * self.beta
+        self.was_gentle = lost.by_mark || self.is_paced && lost.window >= GENTLE_FROM;
+        lost.window * self.beta()
     }
 }
 
