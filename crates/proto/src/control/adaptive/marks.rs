@@ -41,7 +41,8 @@ impl Adaptive {
             _ if !self.is_background && (has_rivals || self.is_congested()) => {
                 self.compete_at(carried * BETA_GENTLE);
             }
-            _ => self.meet_ceiling(ack.now, self.round.queue_most_ns),
+            // Who is marked again though less was aimed at, for others' packets come as well, aims at half of that.
+            _ => self.meet_ceiling(ack.now, self.round.queue_most_ns.min(self.target_ns())),
         }
     }
 }
@@ -70,10 +71,11 @@ mod tests {
         control.heed_marks(&marked);
         let room_ns = control.ceiling.room_ns;
         assert!(room_ns < 4e6 && control.startup.is_none(), "{room_ns}");
-        control.round.queue_most_ns = 1e6;
+        let aimed_at_ns = control.target_ns();
         control.heed_marks(&AckSample { ce_bytes: 2000, largest: 109, ..marked });
         assert_eq!(control.ceiling.room_ns, room_ns, "it left before that was answered");
+        // As long a queue as before, though less was aimed at: others fill it, too.
         control.heed_marks(&AckSample { ce_bytes: 3000, largest: 110, next_number: 200, ..marked });
-        assert!(control.ceiling.room_ns < room_ns);
+        assert!(control.target_ns() < 0.6 * aimed_at_ns);
     }
 }
