@@ -8,14 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 
 /// See the [module](self).
 pub struct Address {
-    /// The host that the control stream comes from, where that is known.
-    host: Option<IpAddr>,
+    origin: Origin,
     peer: Option<SocketAddr>,
     proven: bool,
-    /// The owner has chosen it: nobody else is listened to.
-    chosen: bool,
-    /// One of several that somebody else has named, who may be the peer himself: only what was told to none of the others proves it.
-    named: bool,
     /// Bytes that came from it, and that went to it, while it was not proven.
     came: usize,
     went: usize,
@@ -23,30 +18,35 @@ pub struct Address {
     newcomer: Option<SocketAddr>,
 }
 
+/// By whom it is known.
+#[derive(PartialEq)]
+enum Origin {
+    /// The owner has chosen it: nobody else is listened to.
+    Chosen,
+    /// One of several that somebody else has named, who may be the peer himself: only what was told to none of the others proves it.
+    Named,
+    /// A client's, which speaks first. Its control stream comes from this host, where that is known.
+    Client(Option<IpAddr>),
+}
+
 impl Address {
     /// Of a server, as its client knows it.
     pub fn chosen() -> Address {
-        Address { proven: true, chosen: true, ..Address::of_client(None) }
+        Address { proven: true, ..Address::new(Origin::Chosen) }
     }
 
     /// Of a server, as somebody else has named several. Until one of them has answered each gets what there is.
     pub fn named() -> Address {
-        Address { named: true, ..Address::of_client(None) }
+        Address::new(Origin::Named)
     }
 
     /// Of a client that has not been heard of; its control stream comes from `host`.
     pub fn of_client(host: Option<IpAddr>) -> Address {
-        let host = host.map(|host| host.to_canonical());
-        Address {
-            host,
-            peer: None,
-            proven: false,
-            chosen: false,
-            named: false,
-            came: 0,
-            went: 0,
-            newcomer: None,
-        }
+        Address::new(Origin::Client(host.map(|host| host.to_canonical())))
+    }
+
+    fn new(origin: Origin) -> Address {
+        Address { origin, peer: None, proven: false, came: 0, went: 0, newcomer: None }
     }
 
     /// Whether it is of no interest where further datagrams come from: the socket takes those of the peer only.
@@ -56,7 +56,7 @@ impl Address {
 
     /// Something authentic of `len` bytes came from `from`. Whether the peer is to be looked for there.
     pub fn came_from(&mut self, from: SocketAddr, len: usize) -> bool {
-        if self.named && !self.proven {
+        if self.origin == Origin::Named && !self.proven {
             self.newcomer = Some(from);
         }
         if self.peer == Some(from) {
@@ -74,7 +74,7 @@ impl Address {
     /// The peer is there from now on.
     pub fn moved(&mut self, peer: SocketAddr) {
         self.peer = Some(peer);
-        self.proven = self.chosen || self.is_of_host(peer);
+        self.proven = self.origin == Origin::Chosen || self.is_of_host(peer);
     }
 
     /// The same, and it has repeated what was told only there.
@@ -85,12 +85,12 @@ impl Address {
 
     /// The peer has repeated what went to all addresses that it may have.
     pub fn note_proven(&mut self) {
-        self.proven |= self.peer.is_some() && !self.named;
+        self.proven |= self.peer.is_some() && self.origin != Origin::Named;
     }
 
     /// Whether so many bytes may go there.
     pub fn allows(&self, len: usize) -> bool {
-        let is_open = self.named && self.peer.is_none();
+        let is_open = self.origin == Origin::Named && self.peer.is_none();
         self.proven || is_open || self.went + len <= AMPLIFICATION_MAX * self.came
     }
 
@@ -107,7 +107,7 @@ impl Address {
     }
 
     fn is_of_host(&self, address: SocketAddr) -> bool {
-        self.host == Some(address.ip().to_canonical())
+        self.origin == Origin::Client(Some(address.ip().to_canonical()))
     }
 }
 

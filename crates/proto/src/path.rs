@@ -54,8 +54,8 @@ pub struct PathCheck {
     replies: VecDeque<(DatagramNumber, Time, u64)>,
     /// In every probe. Who repeats it has received one: nobody can guess it.
     token: u64,
-    /// That of the latest probe to another address.
-    other_token: Option<u64>,
+    /// Those of the latest probes to other addresses.
+    other_tokens: VecDeque<u64>,
     /// Number of the next datagram; probes and replies share it.
     next_number: DatagramNumber,
     retry_at: Option<Time>,
@@ -95,7 +95,7 @@ impl PathCheck {
             queue,
             replies: VecDeque::new(),
             token,
-            other_token: None,
+            other_tokens: VecDeque::new(),
             next_number: 0,
             retry_at: None,
             retries: 0,
@@ -134,7 +134,11 @@ impl PathCheck {
 
     /// A probe for another address than that of the others, with a token of its own: who repeats that is there.
     pub fn ask_who(&mut self, token: u64, buf: &mut [u8]) -> Transmit {
-        self.other_token = Some(token);
+        self.other_tokens.retain(|other| *other != token);
+        self.other_tokens.push_back(token);
+        if self.other_tokens.len() > OTHERS_MAX {
+            self.other_tokens.pop_front();
+        }
         wire::encode_probe(&mut buf[..wire::PROBE_LEN_MIN], 0, token);
         Transmit { number: self.take_number(), len: wire::PROBE_LEN_MIN }
     }
@@ -227,8 +231,8 @@ impl Endpoint for PathCheck {
                 self.replies.push_back((arrival.number, arrival.time, token));
                 self.reach();
             }
-            Some(Body::Reply { token, .. }) if self.other_token == Some(token) => {
-                self.other_token = None;
+            Some(Body::Reply { token, .. }) if self.other_tokens.contains(&token) => {
+                self.other_tokens.retain(|other| *other != token);
                 self.events.push_back(PathEvent::Echoed(token));
             }
             // The moment it reached the host, not the moment we looked: the owner may be busy with the handshake.
@@ -288,6 +292,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 const RETRIES_SOON: u32 = 4;
 /// Probes remembered.
 const PROBES_MAX: usize = 200;
+/// Other addresses that are asked at once: where the peer seems to be, and where else it may be.
+const OTHERS_MAX: usize = 2;
 /// Answers waiting to be sent.
 const REPLIES_MAX: usize = 256;
 
@@ -394,13 +400,17 @@ mod tests {
         // As it was recorded in another transfer.
         reply(&mut check, 6);
         assert_eq!((check.answers(), check.poll_event()), (0, None));
-        check.ask_who(9, &mut buf);
-        reply(&mut check, 9);
-        reply(&mut check, 9);
+        for token in [8, 9, 10, 9] {
+            check.ask_who(token, &mut buf);
+        }
+        [9, 9, 10, 8].into_iter().for_each(|token| reply(&mut check, token));
+        let events: Vec<_> = std::iter::from_fn(|| check.poll_event()).collect();
         assert_eq!(
-            (check.answers(), check.poll_event(), check.poll_event()),
-            (0, Some(PathEvent::Echoed(9)), None)
+            events,
+            [9, 10].map(PathEvent::Echoed),
+            "each once, and not the one asked before these two"
         );
+        assert_eq!(check.answers(), 0);
         reply(&mut check, 7);
         assert_eq!(check.answers(), 1);
     }

@@ -76,6 +76,7 @@ mod first_flight;
 pub mod forward;
 mod identity;
 mod joins;
+mod newcomer;
 mod object_receiver;
 mod openings;
 mod over_ssh;

@@ -1,6 +1,7 @@
 //! What sending and receiving have in common.
 
 use super::first_flight::FirstFlight;
+use super::newcomer::Newcomer;
 use super::presence::Presence;
 use super::side_paths::SidePaths;
 use crate::api::{Observer, Phase, Progress, Remark};
@@ -13,13 +14,12 @@ use crate::live::LiveControl;
 use crate::net::budget::Budget;
 use crate::net::control::{Control, Incoming};
 use crate::net::link::PeerLink;
-use crate::net::random::random;
 use crate::net::seal::KeyPhase;
 use crate::net::tcp_set::{StreamOpener, StreamSocket};
 use crate::net::wake::Waker;
 use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
-use longhaul_proto::path::{PathCheck, PathEvent};
+use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::several::PathStatus;
 use longhaul_proto::session::message::{Message, Pace, Ticket, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
@@ -27,7 +27,6 @@ use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire::{BASE_DATAGRAM_LEN, Body, SEAL_OVERHEAD, WORDS_PREFIX, encode_words};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -78,8 +77,8 @@ pub struct Session<'a> {
     pub has_pipe: bool,
     /// The other side has said something under the session's own keys: its offer was no replay of an old one.
     pub confirmed: bool,
-    /// The other address at which the peer was last looked for, with what token and when.
-    pub asked_at: Option<(SocketAddr, u64, Time)>,
+    /// Where else the peer may be.
+    pub newcomer: Newcomer,
     /// A daemon's rules and records, as far as they concern this session.
     pub supervision: Option<Supervision>,
     /// The rate that the other side was told to keep to, or told us to.
@@ -168,7 +167,7 @@ impl<'a> Session<'a> {
             no_streams: None,
             has_pipe: false,
             confirmed: false,
-            asked_at: None,
+            newcomer: Newcomer::default(),
             supervision: None,
             rate_told: None,
             live: None,
@@ -455,25 +454,9 @@ impl Session<'_> {
             self.link.note_proven();
         }
         while let Some(event) = self.check.poll_event() {
-            if let (PathEvent::Echoed(token), Some((peer, asked, _))) = (event, self.asked_at)
-                && token == asked
-            {
-                self.asked_at = None;
-                self.link.move_to(peer);
-            }
+            self.newcomer.heed(event, &mut self.link);
         }
-        let Some(peer) = self.link.take_newcomer() else { return };
-        let before = self.asked_at.filter(|(asked, ..)| *asked == peer);
-        if before.is_some_and(|(.., at)| now.since(at) < HEARTBEAT) {
-            return;
-        }
-        // Asked again it is the same question: the answer to the first may be on its way.
-        let token = before.map(|(_, token, _)| token).or_else(|| random().map(u64::from_be_bytes).ok());
-        if let Some(token) = token {
-            self.asked_at = Some((peer, token, now));
-            let check = &mut self.check;
-            self.link.ask_at(peer, &mut self.scratch, |buf| check.ask_who(token, buf));
-        }
+        self.newcomer.ask(&mut self.link, &mut self.check, &mut self.scratch, now);
     }
 
     /// Have the control stream itself carry the datagrams.

@@ -6,6 +6,7 @@
 //! another one. The server follows it there when the client has repeated a word that was sent there.
 
 use super::super::connect::random;
+use super::super::newcomer::Newcomer;
 use super::super::switchboard::Line;
 use super::Common;
 use crate::net::link::PeerLink;
@@ -38,8 +39,7 @@ pub struct SidePath {
     /// The word, and when it was last said.
     token: u64,
     said_at: Option<Time>,
-    /// Where else it was said: the other side may have moved there.
-    newcomer: Option<SocketAddr>,
+    newcomer: Newcomer,
     is_met: bool,
     /// The daemon's: where its datagrams come from.
     _line: Option<Line>,
@@ -67,7 +67,7 @@ impl SidePath {
             scratch: vec![],
             token,
             said_at: None,
-            newcomer: None,
+            newcomer: Newcomer::default(),
             is_met: false,
             _line: line,
         })
@@ -97,13 +97,12 @@ impl SidePath {
         while let Some(event) = self.check.poll_event() {
             if event == PathEvent::Echoed(self.token) {
                 self.is_met = true;
-                match self.newcomer.take() {
-                    Some(peer) => self.link.move_to(peer),
-                    None => self.link.note_proven(),
-                }
+                self.link.note_proven();
+            } else {
+                self.is_met |= self.newcomer.heed(event, &mut self.link);
             }
         }
-        self.look_for_newcomers(now);
+        self.newcomer.ask(&mut self.link, &mut self.check, &mut self.scratch, now);
         if !self.is_met && self.link.has_peer() && self.said_at.is_none_or(|at| now >= at + SAY_AGAIN) {
             self.said_at = Some(now);
             let (check, token) = (&mut self.check, self.token);
@@ -117,20 +116,6 @@ impl SidePath {
             && check.next_len().is_some_and(|len| link.allows(len) && (is_met || len == REPLY_LEN))
             && link.send_one(KeyPhase::Early, &mut self.scratch, |buf| check.poll_transmit(now, buf))
         {
-        }
-    }
-
-    fn look_for_newcomers(&mut self, now: Time) {
-        let Some(peer) = self.link.take_newcomer() else { return };
-        if self.newcomer != Some(peer) {
-            let Ok(token) = random().map(u64::from_be_bytes) else { return };
-            (self.token, self.newcomer, self.said_at) = (token, Some(peer), None);
-        }
-        // Asked again it is the same question: the answer to the first may be on its way.
-        if self.said_at.is_none_or(|at| now >= at + SAY_AGAIN) {
-            self.said_at = Some(now);
-            let (check, token) = (&mut self.check, self.token);
-            self.link.ask_at(peer, &mut self.scratch, |buf| check.ask_who(token, buf));
         }
     }
 
