@@ -1,6 +1,6 @@
 //! How flows share a path: what each gets, Jain's index among those of the same kind, the mean queue.
 //!
-//! `share FLOWS [rate=100] [rtt=50] [queue=1] [loss=0] [jitter=0] [from=30] [to=60] [trace=SECONDS] [seed=1]`,
+//! `share FLOWS [rate=100] [rtt=50] [queue=1] [loss=0] [jitter=0] [policer=MBIT] [from=30] [to=60] [trace=SECONDS] [seed=1]`,
 //! where FLOWS is a list of `KIND[xCOUNT][@START[-STOP]][+EXTRA_MS][/STAGGER]`: `adaptivex4/2` are four that start
 //! 2 s apart, `background` is the default controller told to yield, `cubic@5+15` starts at 5 s with 30 ms more of
 //! round trip, `tcp:cubic` is a TCP.
@@ -25,6 +25,8 @@ fn main() {
         jitter_ms: number("jitter", 0.0),
         queue_bdp: Some(number("queue", 1.0)),
         seed: number("seed", 1.0) as u64,
+        policer_mbit: Some(number("policer", 0.0)).filter(|mbit| *mbit > 0.0),
+        policer_burst_ms: Some(100.0).filter(|_| number("policer", 0.0) > 0.0),
         steps: if number("newrtt", 0.0) > 0.0 {
             vec![Step { at_s: number("at", 5.0), rtt_ms: Some(number("newrtt", 0.0)), ..Step::default() }]
         } else {

@@ -3,8 +3,8 @@
 use super::loss::RANDOM_MAX;
 use super::rivals::{Compete, is_bbrs};
 use super::{ALIKE, ALONE_SHARE, Adaptive, LITTLE, State, TICKS_PER_RTT};
-use crate::control::ControlConfig;
 use crate::control::bbr::RTT_AGE;
+use crate::control::{AckSample, ControlConfig};
 use crate::units::{Time, nanos};
 
 impl Adaptive {
@@ -52,6 +52,15 @@ impl Adaptive {
         let is_unsure = self.refresh.is_refuted || self.is_few();
         let is_theirs = is_unsure || self.delay.queue_ns > self.own_queue_ns();
         is_begun && (self.has_company() && is_theirs || self.refresh.is_shared)
+    }
+
+    /// A round ends, while the first rate is sought, that delivered `delivered` bit/s: with what it lost that is less than the link
+    /// carries, and a part of the first train was lost, too. Others fill the queue: a policer lets the train pass.
+    pub(super) fn meets_others(&self, ack: &AckSample, delivered: f64) -> bool {
+        let (_, loss) = self.round.counted.until(ack, self.datagram_len);
+        let sent = delivered / (1.0 - loss).max(0.1);
+        let is_below = self.link_rate().is_some_and(|link| sent < ALONE_SHARE * link);
+        self.startup.is_some() && self.met_full && !self.is_background && is_below && loss > ALIKE
     }
 
     /// So few datagrams a round trip that they do not fill its ticks, each of which needs two: they tell too little of the delay,

@@ -40,7 +40,8 @@
 //! longer than its own), and there a loss is everybody's: no trial of one flow could find its reason. If the
 //! queue is longer than our like make it, if the delay that it is measured by was refuted, or if there are so few
 //! datagrams a round trip that they tell too little, the flow competes at once. So it does where it had less than 90 % since the
-//! last refresh and yet a queue stood for most of the time: alone it would have had the link.
+//! last refresh and yet a queue stood for most of the time: alone it would have had the link; and where a first train
+//! was lost in part, and then a tenth of less than the link carries while the first rate is sought.
 //!
 //! *Test* (`ceiling.rs`), for all other losses, tells random loss from congestion: the rate goes below what was
 //! delivered. If loss stays, it is the path's way: its share is remembered and the rate comes back. If it goes, what
@@ -126,6 +127,8 @@ pub struct Adaptive {
     growth: f64,
     /// While the first rate is sought: what the train said there is at most.
     startup: Option<f64>,
+    /// The first train met a full queue.
+    met_full: bool,
     state: State,
     rtt: Duration,
     delay: QueueDelay,
@@ -206,6 +209,8 @@ struct Round {
     /// The longest, of the round before, too.
     queue_most_ns: f64,
     app_limited: bool,
+    /// What had come in when it began.
+    counted: Counted,
 }
 
 impl Adaptive {
@@ -220,6 +225,7 @@ impl Adaptive {
             link: None,
             growth: 0.0,
             startup: None,
+            met_full: false,
             state: State::Train,
             rtt,
             delay: QueueDelay::default(),
@@ -354,12 +360,13 @@ impl Adaptive {
         let span = ack.arrival.since(self.round.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
         let delivered = if span.is_zero() { 0.0 } else { Rate::measured(bytes, span).0 as f64 };
-        match &mut self.state {
+        match &self.state {
             State::Test(test) => {
                 let test = *test;
                 self.judge(ack, test, delivered);
             }
             State::Compete(_) => self.look_beside_rivals(ack.now, delivered),
+            _ if self.meets_others(ack, delivered) => self.compete_at(delivered * BETA),
             _ => self.watch(ack, delivered),
         }
         let carried = delivered / (1.0 - self.loss.random).max(0.1);
@@ -404,6 +411,7 @@ impl Adaptive {
             queue_most_ns: self.delay.queue_ns,
             growth: self.growth,
             growth_most: self.growth.max(self.round.growth),
+            counted: Counted::at(ack),
             ..Round::default()
         };
     }

@@ -13,6 +13,7 @@ impl Adaptive {
     /// first. A train that the path did not stretch tells only that there is at least so much: go on doubling then.
     pub(super) fn start_up(&mut self, rate: f64, passed: f64, is_bottleneck: bool) {
         self.state = State::Cruise;
+        self.met_full = passed < rate * (1.0 - RANDOM_MAX);
         self.growth = GROWTH_MAX;
         self.link = is_bottleneck.then_some(rate);
         self.bandwidth = (passed * ALONE_SHARE / (1.0 + GROWTH_MAX)).max(RATE_MIN);
@@ -44,6 +45,7 @@ impl Adaptive {
         let tcp = WINDOW_FIRST as f64 * self.datagram_len * 8.0 / self.rtt.as_secs_f64();
         let rate = tcp.min(RATE_MOST);
         self.start_up(rate, rate, false);
+        self.met_full = true;
     }
 
     /// Begin with what the train said until now.
@@ -60,16 +62,33 @@ pub(super) const TRAIN_LEN: f64 = 16.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::testing::ack;
     use crate::control::{ControlConfig, Controller};
     use crate::path::PathRate;
 
+    fn begin(passed_mbps: f64) -> Adaptive {
+        let (rate, passed) = (Rate::from_mbps(100.0), Rate::from_mbps(passed_mbps));
+        let path_rate = Some(PathRate { rate, passed, is_bottleneck: true });
+        Adaptive::new(ControlConfig { path_rate, ..ControlConfig::new(1000, Duration::from_millis(40)) })
+    }
+
+    #[test]
+    fn who_loses_a_tenth_of_less_than_the_link_while_it_looks_for_a_rate_has_met_others() {
+        let meets = |control: &Adaptive, received_bytes: u64, delivered_mbps: f64| {
+            let ack = AckSample { covered_bytes: 100_000, received_bytes, ..ack(40, 40) };
+            control.meets_others(&ack, delivered_mbps * 1e6)
+        };
+        let mut control = begin(50.0);
+        assert!(meets(&control, 85_000, 20.0));
+        assert!(!meets(&control, 95_000, 20.0), "so much may be chance");
+        assert!(!meets(&control, 85_000, 65.0), "so much more may be its own doing");
+        assert!(!meets(&begin(100.0), 30_000, 20.0), "a policer lets the train pass");
+        control.startup = None;
+        assert!(!meets(&control, 85_000, 20.0));
+    }
+
     #[test]
     fn who_lost_half_of_the_train_begins_at_half_and_knows_the_link() {
-        let begin = |passed_mbps: f64| {
-            let (rate, passed) = (Rate::from_mbps(100.0), Rate::from_mbps(passed_mbps));
-            let path_rate = Some(PathRate { rate, passed, is_bottleneck: true });
-            Adaptive::new(ControlConfig { path_rate, ..ControlConfig::new(1000, Duration::from_millis(40)) })
-        };
         let mbps = |control: &Adaptive| control.pacing_rate().unwrap().as_mbps();
         let (all, half) = (begin(100.0), begin(50.0));
         assert!((69.0..71.0).contains(&mbps(&all)), "{}", mbps(&all));
