@@ -1,11 +1,11 @@
 //! Whether the peer is where its datagrams seem to come from, when that is another address than its own (RFC 9000 §8.2, §9.3).
 
-use super::session::HEARTBEAT;
 use crate::net::link::PeerLink;
 use crate::net::random::random;
 use longhaul_proto::path::{PathCheck, PathEvent};
 use longhaul_proto::units::Time;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Another address at which the peer was last looked for, with what token and when.
 #[derive(Default)]
@@ -16,7 +16,7 @@ impl Newcomer {
     pub fn ask(&mut self, link: &mut PeerLink, check: &mut PathCheck, scratch: &mut Vec<u8>, now: Time) {
         let Some(peer) = link.take_newcomer() else { return };
         let before = self.0.filter(|(asked, ..)| *asked == peer);
-        if before.is_some_and(|(.., at)| now.since(at) < HEARTBEAT) {
+        if before.is_some_and(|(.., at)| now.since(at) < ASK_AGAIN) {
             return;
         }
         // Asked again it is the same question: the answer to the first may be on its way.
@@ -33,6 +33,9 @@ impl Newcomer {
         moved.inspect(|(peer, ..)| link.move_to(*peer)).is_some()
     }
 }
+
+/// Whoever something still comes from is asked again so soon.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
