@@ -20,13 +20,14 @@ fn main() {
     };
     let flows = args.first().expect("which flows");
     let groups: Vec<Vec<Member>> = flows.split(',').map(group).collect();
+    let policer_mbit = Some(number("policer", 0.0)).filter(|mbit| *mbit > 0.0);
     let scenario = Scenario {
         loss: number("loss", 0.0),
         jitter_ms: number("jitter", 0.0),
         queue_bdp: Some(number("queue", 1.0)),
         seed: number("seed", 1.0) as u64,
-        policer_mbit: Some(number("policer", 0.0)).filter(|mbit| *mbit > 0.0),
-        policer_burst_ms: Some(100.0).filter(|_| number("policer", 0.0) > 0.0),
+        policer_mbit,
+        policer_burst_ms: policer_mbit.map(|_| 100.0),
         steps: if number("newrtt", 0.0) > 0.0 {
             vec![Step { at_s: number("at", 5.0), rtt_ms: Some(number("newrtt", 0.0)), ..Step::default() }]
         } else {

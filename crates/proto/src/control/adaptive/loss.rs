@@ -15,11 +15,16 @@ impl Counted {
         Counted { covered: ack.covered_bytes, received: ack.received_bytes, overrun: ack.overrun_bytes }
     }
 
+    /// Bytes that came in since.
+    pub fn received_until(&self, ack: &AckSample) -> u64 {
+        ack.received_bytes.saturating_sub(self.received)
+    }
+
     /// Datagrams that must have come by since, and the share of them that the path lost, without what the receiving
     /// host dropped itself.
     pub fn until(&self, ack: &AckSample, datagram_len: f64) -> (f64, f64) {
         let covered = ack.covered_bytes.saturating_sub(self.covered) as f64;
-        let received = ack.received_bytes.saturating_sub(self.received) as f64;
+        let received = self.received_until(ack) as f64;
         let overrun = ack.overrun_bytes.saturating_sub(self.overrun) as f64;
         (covered / datagram_len, ((covered - received - overrun) / covered.max(1.0)).clamp(0.0, 1.0))
     }

@@ -56,7 +56,7 @@
 //! measured anew) or more has passed than it could let pass.
 //!
 //! A *mark* (`marks.rs`) says what a loss says when a queue has no room, and nothing is missing: growth ends, the queue aimed
-//! at is from then on shorter than the one that marked, and beside others the flow competes, until it has all of the link or
+//! at is half of what it was, or of the one that marked, and beside others the flow competes, until it has all of the link or
 //! no mark came for ten seconds.
 //!
 //! *Compete* (`rivals.rs`): the window is CUBIC's (`window/cubic.rs`), or, while a BBR is there, BBR's: loss does not
@@ -191,7 +191,8 @@ struct Round {
     ends: DatagramNumber,
     began: Time,
     arrival: Time,
-    received: u64,
+    /// What had come in when it began.
+    counted: Counted,
     /// Its extra rate, and the largest of it and the round before.
     growth: f64,
     growth_most: f64,
@@ -209,8 +210,6 @@ struct Round {
     /// The longest, of the round before, too.
     queue_most_ns: f64,
     app_limited: bool,
-    /// What had come in when it began.
-    counted: Counted,
 }
 
 impl Adaptive {
@@ -358,7 +357,7 @@ impl Adaptive {
 
     fn end_round(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.round.arrival);
-        let bytes = ack.received_bytes.saturating_sub(self.round.received);
+        let bytes = self.round.counted.received_until(ack);
         let delivered = if span.is_zero() { 0.0 } else { Rate::measured(bytes, span).0 as f64 };
         match &self.state {
             State::Test(test) => {
@@ -405,13 +404,12 @@ impl Adaptive {
             ends: ack.next_number,
             began: ack.now,
             arrival: ack.arrival,
-            received: ack.received_bytes,
+            counted: Counted::at(ack),
             is_settled: ack.largest >= self.jumped || self.jumped > ack.next_number,
             queue_least_ns: f64::INFINITY,
             queue_most_ns: self.delay.queue_ns,
             growth: self.growth,
             growth_most: self.growth.max(self.round.growth),
-            counted: Counted::at(ack),
             ..Round::default()
         };
     }
